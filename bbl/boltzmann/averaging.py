@@ -1,7 +1,7 @@
 """`method="auto"`: a weighted average of the probabilities of several tuned methods.
 
-A *member* is a tuned engine, fitted to all rows. K, M, N, n and m are the numbers of groups,
-members, held-out rows, rows and predictors.
+A *member* is a tuned engine that was fitted to all rows. K, M, N, n and m are the numbers of
+groups, members, held-out rows, rows and predictors.
 """
 
 from __future__ import annotations
@@ -106,21 +106,21 @@ class Candidate:
     settings : tuple of float
         Values of the tuned option to compare, in increasing order; empty without a tuned option.
     on_a_line : bool, default False
-        Whether the first variant lies between the second and the third; see `tune`.
+        Whether the first variant is intermediate between the second and the third; see `tune`.
     relevance : float, optional
         Significance level for selecting predictors; None to use all predictors.
     fields_only : bool, default False
         Whether to omit the interactions in the formula.
     equality : float, default 1.0
-        Strength, in rows, of the term that keeps the member's weight away from zero; `a` in
-        `convex_weights`.
+        Strength of the term that keeps the member's weight away from zero, in numbers of rows; `a`
+        in `convex_weights`.
     has_twin : bool, default False
         Whether another candidate uses the same engines with all predictors.
     tolerance : float, optional
         Gradient norm at which the fit to all rows stops; by default, the engine's own tolerance.
     refined : bool, default False
-        Whether a refinement by conditional likelihood is added as another member; used only for
-        many rows.
+        Whether to add another member that refines the fit by conditional likelihood. This is only
+        done for large samples.
     largest : float, optional
         Maximum product of rows, predictors and groups for this candidate; None for no limit.
     most_parameters : int, optional
@@ -140,11 +140,11 @@ class Candidate:
     most_parameters: int | None = None
 
     def specialise(self, spec: FitSpec) -> FitSpec:
-        """Return the specification with the first variant and the selection of predictors."""
+        """Return the specification with this candidate's first variant and predictor selection."""
         return replace(spec, engine=self.variants[0], relevance=self.relevance)
 
     def narrow_data(self, data: FitData) -> FitData:
-        """Return the rows with the terms of this candidate."""
+        """Return the data, restricted to the terms of this candidate."""
         layout = data.layout
         if self.fields_only:
             layout = layout.with_terms(NO_PAIRS)
@@ -153,8 +153,8 @@ class Candidate:
     def takes_part(self, data: FitData, has_others: bool) -> bool:
         """Return whether the candidate can be fitted and differs from the other candidates.
 
-        `has_others` is whether the selection excludes any predictors; if not, a candidate and its
-        twin are the same.
+        `has_others` indicates whether the selection excludes any predictors. If it does not, a
+        candidate and its twin are the same.
         """
         # order 1: there are no interactions that `fields_only` could omit
         is_distinct = not (self.fields_only and data.layout.order == 1) and (
@@ -176,7 +176,7 @@ class Candidate:
 
     @property
     def description(self) -> str:
-        """Description of the candidate's method and its selection of predictors or terms."""
+        """The candidate's method and its selection of predictors or terms, as text."""
         if self.relevance is not None:
             return f"{self.variants[0].name} of the relevant predictors"
         return self.variants[0].name + (" without interactions" if self.fields_only else "")
@@ -261,7 +261,7 @@ class Member:
     labels : Labels, optional
         Names of the member's predictors and levels, for warnings.
     intervals : NumberIntervals, optional
-        Intervals that replace numbers before rows are scored.
+        Intervals that replace the values of numeric predictors before rows are scored.
     candidate : Candidate, optional
         The candidate that was tuned.
     """
@@ -282,7 +282,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Averaged:
-    """The members, and the weights for averaging their probabilities.
+    """The members and the weights used to average their probabilities.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ class Averaged:
     left_out: tuple[str, ...] = ()
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log averaged probabilities (n, K) of encoded rows; see `average_members`."""
+        """Return the logs (n, K) of averaged probabilities of rows; see `average_members`."""
         needed = [member.estimate.needed for member in self.members]
         score_functions = [member.class_scores for member in self.members]
         return average_members(score_functions, needed, self.weights, codes, missing)
@@ -316,11 +316,12 @@ def average_members(
     codes: np.ndarray,
     missing: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the logs (n, K) of the weighted average of several models' probabilities.
+    """Average the probabilities of several models with weights, and return their logs (n, K).
 
-    ``score_functions`` return each model's class scores (n, K) of encoded rows. A model is *silent*
-    in rows where a predictor that it requires is missing; its weight is then distributed among the
-    others. `needed` contains these predictors for each model, or None.
+    Each function in `score_functions` returns a model's class scores (n, K) of encoded rows. A
+    model is *silent* in rows where a predictor that it requires is missing. Its weight is then
+    distributed among the other models. `needed` contains the required predictors of each model, or
+    None.
     """
     scores = []
     silent_masks = []
@@ -340,8 +341,8 @@ def average_members(
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     """Return the log-probability (N,) of the observed group in each held-out row.
 
-    `scored` contains the scores at the chosen setting. The scores of each fold are calibrated on
-    the other folds with the method `calibrate`.
+    `scored` contains the scores at the chosen setting. The scores of each fold are calibrated with
+    the method `calibrate`, which is fitted to the other folds.
     """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
@@ -366,7 +367,7 @@ def _class_proportions(
     """Return a member without predictors, which predicts the class proportions.
 
     `shares_log_p` (N,) contains its log-probabilities of the observed groups in the held-out rows
-    `scored`. Its numbers, those of `location`, are intervals.
+    `scored`. The numeric predictors in `location` are replaced by intervals.
     """
     intervals = None
     if location is not None:
@@ -388,10 +389,10 @@ def _class_proportions(
 def _select_candidates(
     data: FitData, table: tuple[Candidate, ...]
 ) -> tuple[list[Candidate], tuple[str, ...]]:
-    """Return the candidates in `table` to use for these data, and those that are too large.
+    """Return the candidates in `table` that are used for these data, and those that are too large.
 
-    Candidates that select predictors are used if the selection can use all rows, or as many as
-    `SELECTION_ROWS` allows. Candidates with a twin are used only if the selection excludes
+    Candidates that select predictors are used if the selection can be based on all rows, or on
+    `SELECTION_ROWS` of them. Candidates with a twin are used only if the selection excludes
     predictors.
     """
     sample = data.rows
@@ -418,7 +419,7 @@ def _tune_members(
     folds: Folds,
     progress: Callable | None,
 ) -> list[Member]:
-    """Return the members, tuned on all folds and fitted to all rows."""
+    """Tune the candidates on all folds, and return the members fitted to all rows."""
     members = []
     # a tuning counts as NFOLD steps
     member_progress = scaled_progress(progress, NFOLD / (len(folds) * len(candidates)))
@@ -448,10 +449,10 @@ def _tune_members_of_many_rows(
     folds: Folds,
     progress: Callable | None,
 ) -> list[Member]:
-    """Return members for many rows, tuned on a sample of the first fold and then on the fold.
+    """Return members for many rows, tuned on a sample of the first fold and then on the whole fold.
 
-    Members are fitted to all rows. Conditional likelihood and boosting are used only if no values
-    are missing.
+    The members are fitted to all rows. Conditional likelihood and boosting are used only if no
+    values are missing.
     """
     # weights (1, n) in training and in validation
     first_fold = Folds(folds.train[:1], folds.validation_weights[:1])
@@ -509,7 +510,7 @@ def _make_members(
 ) -> tuple[list[Member], tuple[str, ...]]:
     """Return the tuned members, and the descriptions of candidates that are too large.
 
-    `table` are the candidates unless there are many rows, by default `CANDIDATES`.
+    `table` contains the candidates for data without many rows; the default is `CANDIDATES`.
     """
     has_many_rows = data.rows.n > SINGLE_HOLDOUT_ABOVE
     tune_members = _tune_members_of_many_rows if has_many_rows else _tune_members
@@ -525,9 +526,10 @@ def _make_members_with_numbers(
     """Return the members for data with numeric predictors, and the descriptions of candidates that
     are too large.
 
-    Three groups of members: the methods for levels, multiplied by the normal density of the numbers
-    given the levels; the same methods, with intervals in place of numbers; and regressions on the
-    numbers by conditional likelihood.
+    There are three types of members. The first multiplies the methods for categorical predictors by
+    the normal density of the numeric predictors given the levels. The second applies the same
+    methods to intervals of the numeric predictors. The third regresses on the numeric predictors by
+    conditional likelihood.
     """
     model = cast(LocationModel, spec.location)
     spec = replace(spec, location=None)
@@ -569,9 +571,9 @@ def _make_members_with_numbers(
 def _multiply_by_densities(
     members: list[Member], data: FitData, model: LocationModel, folds: Folds, calibrate: str
 ) -> list[Member]:
-    """Return members for levels, with scores multiplied by the density of the best location model.
+    """Multiply members for categorical predictors by the density of the best location model.
 
-    Without a model that can be fitted, there are no such members.
+    Return an empty list if no location model can be fitted.
     """
     scored = [cast(Scored, member.tuning.scored) for member in members]
     best = choose_densities(data, model, folds, scored, calibrate)
@@ -605,8 +607,9 @@ def _with_cuts_of_folds(
     spec: FitSpec,
     folds: Folds,
 ) -> Member:
-    """Return a member on intervals, with out-of-fold scores from intervals of the training rows of
-    each fold, at the chosen setting.
+    """Recompute a member's out-of-fold scores with intervals from the training rows of each fold.
+
+    The member uses intervals of the numeric predictors, and is fitted at the selected setting.
     """
     candidate = cast(Candidate, member.candidate)
 
@@ -635,7 +638,10 @@ def _with_cuts_of_folds(
 
 
 def _order_rows(sample: Sample, n_levels: np.ndarray, location: LocationModel | None) -> np.ndarray:
-    """Return an order of rows that does not depend on names, with numbers replaced by ranks."""
+    """Return an order of the rows that does not depend on names.
+
+    The values of numeric predictors are replaced by their ranks.
+    """
     if location is None:
         return order_by_content(sample, n_levels).rows
     codes = sample.codes.copy()
@@ -706,7 +712,7 @@ class CrossAverage:
     Attributes
     ----------
     table : ndarray, shape (1, 1) or (1, 3)
-        The score; for the AUC, with its confidence interval.
+        The score, followed by a confidence interval if the score is the AUC.
     scored : Scored
         Out-of-fold class scores.
     averaged : Averaged
@@ -732,7 +738,7 @@ def cross_average(
     """Cross-validate ``method="auto"``; if `refit`, also fit all rows."""
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
-        """Fit the average to the training rows of a fold, at its single setting."""
+        """Fit the average to the training rows of a fold, and return a list with this fit."""
         return [fit_average(data.with_sample(train), replace(spec, rng=rng, workers=1))]
 
     fold_rngs = [(rng,) for rng in spec.rng.spawn(len(folds))]

@@ -47,14 +47,15 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Judging:
-    """How to compare settings and which model to fit afterwards.
+    """Options for comparing settings and for the model that is fitted afterwards.
 
     Attributes
     ----------
     score : str
         Name of the score; see `score_name`.
     refit : bool
-        Whether to fit all rows at the best setting. If not, the fit to the last fold is kept.
+        Whether to refit the model to all rows at the best setting. If False, the fit to the last
+        fold is returned.
     ordered : bool
         Whether folds consist of consecutive rows. If so, a warning is given if rows are ordered.
     stacklevel : int
@@ -69,7 +70,7 @@ class Judging:
 
 @dataclass(frozen=True)
 class CrossFit:
-    """Scores of S settings, and the model at the best setting.
+    """Scores of S settings, and the model fitted at the best one.
 
     Attributes
     ----------
@@ -108,9 +109,10 @@ def cross_fit(
     judging: Judging,
     progress: Callable | None = None,
 ) -> CrossFit:
-    """Compare settings on the validation rows of each fold, and fit the best.
+    """Compare settings on the validation rows of each fold, and fit the model at the best one.
 
-    `settings` (S,) contains values of the tuned option, or is None for the engine's own.
+    `settings` (S,) contains values of the tuned option. If it is None, the engine's own value is
+    used.
     """
     labels = cast(Labels, data.labels)
     score = judging.score
@@ -161,7 +163,7 @@ def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
         return None
 
     def check_value(option: str, value: object) -> float:
-        """Return a value of the tuned option in the form stored by the engine."""
+        """Validate a value of the tuned option, and return it as the engine stores it."""
         engine = engine_type(**{option: any_real(option, value)})  # the engine checks the range
         return float(getattr(engine, option))
 
@@ -169,7 +171,7 @@ def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
 
 
 def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
-    """Return the name of the score: `score`, or the default for K groups.
+    """Return the name of the score, which is `score` or the default for K groups.
 
     `has_classes` indicates whether there is a response.
     """

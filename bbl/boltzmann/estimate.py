@@ -1,7 +1,7 @@
 """Fit an engine to each response group (and to the pooled rows), and compute ln Z of each group.
 
-Fits that would take too much time or memory, or have too few rows, are refused in advance. K is the
-number of groups, m the number of predictors, and D the number of non-reference levels.
+An error is raised in advance if a fit would take too much time or memory, or has too few rows. K is
+the number of groups, m the number of predictors, and D the number of non-reference levels.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ MAX_ANNEALING_SECONDS = 4 * 3600.0  # ``log_z="ais"`` is refused if it would tak
 def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> None:
     """Raise an OptionError if ``log_z="ais"`` would take more than 4 hours for `n_models` models.
 
-    There is a model for each group, setting and fold.
+    `n_models` is the number of groups times the numbers of settings and folds.
     """
     if log_z != "ais":
         return
@@ -95,8 +95,8 @@ def guard_memory(
 ) -> None:
     """Raise a MemoryError if K groups and `extra` pooled fits would not fit into memory.
 
-    `workers` groups are fitted at a time. `values` are the settings (None for the engine's own),
-    and `folds` is the number of folds with stored results.
+    `workers` groups are fitted at the same time. `values` contains the settings, or is None for the
+    engine's own setting. `folds` is the number of folds whose results are stored.
     """
     n_settings = 1 if values is None else len(values)
     # 8 bytes per parameter. Parameters of groups are stored twice: in each group's fit, and in an
@@ -128,8 +128,8 @@ def announce_terms(
 ) -> None:
     """Raise a MemoryError, before listing pairs, if a model with all pairs would be too large.
 
-    `models` is the number of settings times the number of folds; `stored` indicates whether rows
-    are read in batches. The other arguments are the same as in `guard_memory`.
+    `models` is the number of settings times the number of folds, and `stored` indicates whether
+    rows are read in batches. The other arguments are the same as in `guard_memory`.
     """
     if engine.order == 1:
         return
@@ -154,7 +154,7 @@ def announce_terms(
 
 
 def _memory_tip(engine: Engine, remedy: str) -> str:
-    """Return a hint on saving memory: decrease options that determine it, or `remedy`."""
+    """Return a hint on saving memory: decrease the options that affect it, or `remedy`."""
     # `sized_by`: names of the options; "a, b or c" as text
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
@@ -259,7 +259,7 @@ def fit_group(
     warm_starts: WarmStarts | None = None,
     keep_sites: bool = False,
 ) -> list[GroupFit]:
-    """Fit one group at each of `values` of the tuned option; None for the engine's own setting.
+    """Fit one group at each of the `values` of the tuned option, or at the engine's own setting.
 
     Parameters
     ----------
@@ -270,8 +270,8 @@ def fit_group(
     values : sequence of float, or None
         Settings.
     log_z : str
-        How ln Z is computed: "exact", "pseudo", "half", "mf" or "ais". With "exact", ln Z is nan in
-        the `GroupFit`, because the caller computes it for all groups together.
+        How ln Z is computed: "exact", "pseudo", "half", "mf" or "ais". With "exact", the caller
+        computes ln Z for all groups together, so ln Z is nan in the `GroupFit`.
     workers : int, default 1
         Number of threads.
     rng, progress
@@ -280,8 +280,8 @@ def fit_group(
     coefficients : ndarray, shape (1 + layout.size,), optional
         Initial intercept and parameters for iterative engines.
     warm_starts : WarmStarts, optional
-        Site solutions at other settings, used as starting values. If given, fits are only precise
-        enough to compare settings.
+        Site solutions at other settings, used as starting values. If given, fits stop as soon as
+        they are precise enough to compare settings.
     keep_sites : bool, default False
         Whether to keep site solutions regardless of their size.
     """
@@ -390,7 +390,7 @@ def estimate_path(
         different weights.
     warm_start_sets : sequence of WarmStarts, optional
         Solutions at other settings, used as starting values, for each group and then for the pooled
-        rows. If given, fits are only precise enough to compare settings.
+        rows. If given, fits stop as soon as they are precise enough to compare settings.
 
     Returns
     -------
@@ -525,8 +525,9 @@ def estimate_path(
 def _fit_locations(
     data: FitData, spec: FitSpec, values: Sequence[float] | np.ndarray | None
 ) -> list[Location]:
-    """Return the location model at each of `values` of the engine's tuned option, which may be its
-    prior count.
+    """Return the location model at each of the `values` of the engine's tuned option.
+
+    The location model only depends on the tuned option if that is the prior count.
     """
     model = cast(LocationModel, spec.location)
     if model.undecided:
@@ -548,8 +549,8 @@ def fit_location(data: FitData, model: LocationModel) -> Location:
     Raises
     ------
     DataError
-        If a covariance matrix is singular, or a predictor on which a mean depends is missing in a
-        row.
+        If a covariance matrix is singular, or if a row has a missing value in a predictor that
+        affects a mean.
     """
     rows = data.sample
     labels = cast(Labels, data.labels)
@@ -607,8 +608,8 @@ def _assemble(
 ) -> Estimate:
     """Return the estimate at one setting, given the fits of all groups and then the pooled rows.
 
-    `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout with any hidden units. The
-    other arguments are the same as for the fits.
+    `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout that includes any hidden
+    units. The other arguments are the same as in `fit_group` and `estimate_path`.
     """
     K = len(group_rows)
     totals = np.array([rows.total for rows in group_rows])
@@ -643,16 +644,16 @@ def _estimate_chosen_predictors(
     coefficients: np.ndarray | None,
     warm_start_sets: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Apply `estimate_path` to the predictors selected because they differ between groups.
+    """Apply `estimate_path` to the selected predictors, which differ between groups.
 
-    The fields of the other predictors are the same in all groups.
+    The other predictors have the same fields in all groups.
     """
     level = cast(float, spec.relevance)
     # also checks predictors that are not chosen, because predictions need them too
     spec.engine.check_missing(data.rows)
 
     def choose() -> Relevance:
-        """Return the predictors that differ between the groups of these rows."""
+        """Select the predictors that differ between the groups in these rows."""
         return choose_once(data, level)
 
     relevance = warm_start_sets[0].cached("relevance", choose) if warm_start_sets else choose()
@@ -682,7 +683,7 @@ def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> 
 
 
 def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:
-    """Return the fit without predictors, which consists of the class proportions."""
+    """Return a fit without predictors, which predicts the class proportions."""
     fits = (EngineFit(np.zeros(0), lkh=0.0, mf_log_z=0.0),) * (data.K + pooled)
     parameters = Parameters(data.layout, np.zeros((data.K, 0)), np.zeros(0) if pooled else None)
     shares = data.sample.group_totals(data.K) / data.sample.total
@@ -706,10 +707,10 @@ def _assemble_chosen_terms(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate for groups with separately selected terms, in a layout with all of them.
+    """Combine groups with separately selected terms into an estimate whose layout has all terms.
 
-    `group_fits`, `groups` (rows) and `rngs` (generators) have an entry for each group. Each fit has
-    its own layout.
+    `group_fits`, `groups` (rows) and `rngs` (random generators) have an entry for each group. Each
+    fit has its own layout.
     """
     fits = [group.fit for group in group_fits]
     ln_z, kind, errors = compute_log_z(fits, layout, groups, spec.engine, spec.log_z, rngs, workers)
@@ -732,9 +733,9 @@ def estimate_jointly(
 ) -> list[Estimate]:
     """Fit P(group | row) for all groups jointly at each of `values`; `log_z_kind` is "none".
 
-    `generative` contains the out-of-fold scores of the generative fit that starts the joint fit,
-    and the generative fit to all rows; by default, both are computed by `fit_start`. `coefficients`
-    contains the starting values for an unpenalised fit.
+    The joint fit starts from a generative fit. `generative` contains the out-of-fold scores of the
+    generative fit, and the generative fit to all rows; by default, `fit_start` computes both.
+    `coefficients` contains the starting values for an unpenalised fit.
     """
 
     def fit_start(

@@ -1,4 +1,4 @@
-"""`Estimate`, the fitted model as plain arrays, its parts, and the non-convergence warning.
+"""The class `Estimate`, which stores a fitted model as arrays, and the non-convergence warning.
 
 K, m, n and q are the numbers of groups, predictors, rows and chosen predictors; x is a row, and y
 its group.
@@ -57,7 +57,7 @@ MAX_COUPLINGS = 2**22
 
 @dataclass(frozen=True)
 class Predictive:
-    """Draws of the parameters of K groups, and the energies of rows averaged over them.
+    """Posterior draws of the parameters of K groups, and the mean energies of rows over the draws.
 
     Attributes
     ----------
@@ -79,8 +79,9 @@ class Predictive:
     def free_energy(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
         """Return the mean energies (n, K) of rows over the draws, marginalised over hidden units.
 
-        Mean energies replace the energy at the mean of the draws, which is not defined for models
-        with hidden units. Predictions average probabilities rather than energies; see `energy`.
+        Models with hidden units have no energy at the mean of the draws, so the mean of the
+        energies is used instead. Predictions average probabilities rather than energies; see
+        `energy`.
         """
         return np.column_stack(
             [
@@ -102,9 +103,10 @@ class Predictive:
     def draw_probabilities(
         self, groups: np.ndarray, codes: np.ndarray, unknown: np.ndarray
     ) -> np.ndarray:
-        """Return the joint probabilities (n, K T) of group and draw, given the rows' known cells.
+        """Return the joint probabilities (n, K T) of group and draw, given the known cells of rows.
 
-        `groups` (n, K) contains the probabilities of the groups; the draws of a group are adjacent.
+        `groups` (n, K) contains the probabilities of the groups. The draws of a group are in
+        adjacent columns.
         """
         probabilities = []
         for g, p in enumerate(groups.T):
@@ -125,14 +127,14 @@ class Predictive:
             )
 
     def energy(self, shift: np.ndarray) -> Callable[[np.ndarray, np.ndarray | None], np.ndarray]:
-        """Return a function that maps codes (n, m) and unknown cells, or None, to energies (n, K).
+        """Return a function that maps codes (n, m) and unknown cells (or None) to energies (n, K).
 
-        Here, the energy is the logarithm of the row's mean probability over the draws, plus the
-        `shift` (K,) of the group, which callers subtract like ln Z.
+        The energy is the logarithm of the row's mean probability over the draws, plus the `shift`
+        (K,) of the group. Callers subtract this shift in the same way as ln Z.
         """
 
         def averaged_energies(codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-            """Return the shifted logarithms (n, K) of mean probabilities over the draws."""
+            """Return the logs (n, K) of the mean probabilities over the draws, plus the shift."""
             return np.column_stack(
                 [
                     self._log_mean_probability(g, codes, unknown) + shift[g]
@@ -159,7 +161,7 @@ class Predictive:
     ) -> np.ndarray:
         """Return ``sum_i ln P(x_i | the other predictors)`` (n,) of rows under group g.
 
-        Missing predictors are averaged over and do not contribute a term to the sum.
+        Missing predictors are marginalised and do not contribute to the sum.
         """
         out = np.zeros(len(codes))
         log_p = self._log_mean_probability(g, codes, missing)
@@ -194,14 +196,16 @@ def build_predictive(
     workers: int,
     hidden: int = 0,
 ) -> Predictive | None:
-    """Return all groups' draws with ln Z; None if there are none or ln Z depends on the rows.
+    """Return the draws of all groups with ln Z, or None.
+
+    The result is None for fits without draws, or if ln Z depends on the rows.
 
     Parameters
     ----------
     layout : Layout
         Layout of the predictors, followed by the hidden units.
     fits : sequence of EngineFit
-        The fit of each group. The draws of a group without rows are zero.
+        The fit of each group. If a group has no rows, its draws are set to zero.
     kind : str
         How ln Z is computed; "exact" and "ais" do not depend on the rows.
     starts : sequence of ndarray, shape (D,)
@@ -244,12 +248,12 @@ def build_predictive(
 
 @dataclass(frozen=True)
 class ZeroSumTerms:
-    """Energies as a constant plus a sum of terms whose means over the levels are zero.
+    """Energies as the sum of a constant and terms that average to zero over the levels.
 
     Attributes
     ----------
     terms : dict of tuple of int to ndarray
-        For each scope, a table (K, L_i, ...); the axis of a numeric regressor has length one, and
+        A table (K, L_i, ...) for each scope. The axis of a numeric regressor has length one, and
         the table is multiplied by the regressor's deviation from its origin.
     constant : ndarray, shape (K,)
     origins : dict of int to float
@@ -263,7 +267,7 @@ class ZeroSumTerms:
 
 @dataclass(frozen=True)
 class Relevance:
-    """The predictors selected because they discriminate between groups.
+    """The predictors that were selected because they discriminate between groups.
 
     Attributes
     ----------
@@ -272,7 +276,8 @@ class Relevance:
     chosen : ndarray of intp, shape (q,)
         Positions of the selected predictors, in increasing order.
     p_value : ndarray, shape (q,)
-        p-value of each selected predictor at its step, times the number of candidates.
+        p-value of each predictor at the step that selected it, multiplied by the number of
+        candidates.
     """
 
     level: float
@@ -301,17 +306,18 @@ class Estimate:
     log_z_error : ndarray, shape (K,)
         Standard error of `log_z`; zero unless ln Z was sampled.
     calibration : Calibration or None
-        Transformation applied to class scores before they are converted to probabilities.
+        Transformation of class scores that is applied before they are converted to probabilities.
     predictive : Predictive or None
         Posterior draws over which class scores are averaged, if the method has draws.
     relevance : Relevance or None
         The predictors selected because they differ between groups; None if all are used.
     cumulative : bool
-        Whether energies plus constants are the cumulative logits ``ln P(y >= g) / P(y < g)`` of an
-        ordered response, instead of class scores.
+        Whether energies plus constants are cumulative logits ``ln P(y >= g) / P(y < g)`` of an
+        ordered response instead of class scores.
     location : Location or None
-        The distribution of the numeric predictors given the others; None if there are no
-        numeric predictors. The parameters, ln Z and `lkh` refer to the other predictors.
+        The distribution of the numeric predictors given the categorical predictors; None if there
+        are no numeric predictors. The parameters, ln Z and `lkh` refer to the categorical
+        predictors.
     """
 
     parameters: Parameters
@@ -338,9 +344,9 @@ class Estimate:
 
     @property
     def has_cumulative_logits(self) -> bool:
-        """Whether probabilities follow cumulative logits that differ from class scores.
+        """Whether probabilities are computed from cumulative logits that differ from class scores.
 
-        With two groups, both are the same.
+        With two groups, cumulative logits and class scores are the same.
         """
         return self.cumulative and len(self.class_prior) > 2
 
@@ -353,9 +359,9 @@ class Estimate:
 
     @cached_property
     def needed(self) -> np.ndarray | None:
-        """Predictors that must be known to score a row, in order; None if all may be missing.
+        """Positions of the predictors required to score a row; None if all may be missing.
 
-        Methods that do not model the predictors require the predictors whose parameters differ
+        Methods that do not model the predictors require all predictors with parameters that differ
         between groups.
         """
         if self.log_z_kind != "none":
@@ -368,9 +374,9 @@ class Estimate:
         return used if self.location is None else np.union1d(used, self.location.model.used)
 
     def only(self, predictors: np.ndarray) -> Estimate:
-        """Return the estimate for some predictors only, with predictors renumbered.
+        """Return the estimate for a subset of the predictors, which are renumbered.
 
-        The omitted predictors must be numeric, so that the parameters stay the same.
+        All omitted predictors must be numeric, because only then do the parameters stay the same.
         """
         number = np.full(self.parameters.layout.m, -1)
         number[predictors] = np.arange(len(predictors))
@@ -390,8 +396,9 @@ class Estimate:
         return replace(self, parameters=parameters, fits=fits, location=None)
 
     def with_numbers(self, location: Location, layout: Layout) -> Estimate:
-        """Return the estimate of a model that also has the numbers of `location`: the inverse of
-        `only`. `layout` (of all predictors) has the numbers of levels.
+        """Add the numeric predictors in `location` to the estimate (inverse of `only`).
+
+        `layout` describes all predictors and contains their numbers of levels.
         """
         predictors = location.model.categories
         fits = tuple(fit.of_predictors(predictors, layout) for fit in self.fits)
@@ -405,9 +412,7 @@ class Estimate:
         )
 
     def zero_sum_terms(self) -> ZeroSumTerms:
-        """Return the energies of the levels and of numeric regressors as a sum in the zero-sum
-        gauge.
-        """
+        """Return the energies of levels and numeric regressors as a sum in the zero-sum gauge."""
         layout = self.parameters.layout
         theta = self.parameters.theta
         constant = np.zeros(len(theta))
@@ -437,21 +442,24 @@ class Estimate:
         return energy if self.location is None else self.location.add_to(energy)
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, with any calibration of the model.
+        """Return the class scores (n, K) of encoded rows, after any calibration of the model.
 
         Parameters
         ----------
         codes : ndarray, shape (n, m)
         missing : ndarray of bool, shape (n, m), optional
-            Predictors to be averaged over, or ignored if the model does not use them. The scores of
-            a row without known predictors are the log class proportions.
+            Mask of missing values, which are marginalised, or ignored if the model does not use the
+            predictor. The scores of a row without known predictors are the log class proportions.
         """
         return self.scores_by(self.energy(), codes, missing)
 
     def scores_by(
         self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return `class_scores` using a function from `energy`, which can be reused."""
+        """Return `class_scores` computed with `energy`, the result of the method `energy`.
+
+        Reuse the function to score several sets of rows.
+        """
         # rows without known predictors are not averaged over: their scores are set below
         is_all_missing = (
             np.zeros(len(codes), dtype=bool) if missing is None else np.array(missing.all(axis=1))
@@ -510,7 +518,8 @@ class Estimate:
     ) -> float:
         """Return the weighted mean negative log pseudo-likelihood of rows under their own groups.
 
-        Rows have `codes` and a mask `missing` (n, m), known groups `y` (n,), and `weights` (n,).
+        The arguments are the rows' `codes` (n, m), the mask `missing` (n, m), the known groups `y`
+        (n,), and `weights` (n,).
         """
         total = 0.0
         for g in range(len(self.parameters.theta)):
@@ -523,7 +532,7 @@ class Estimate:
 
     @property
     def n_parameters(self) -> int:
-        """Number of estimable parameters of the selected terms, summed over groups."""
+        """Number of estimable parameters in the selected terms, summed over groups."""
         K, size = self.parameters.theta.shape
         # `free` (size,): parameters of terms that the group chose; `rank`: number of estimable
         # ones, None for all
@@ -546,7 +555,7 @@ SHOWN = 5  # number of problems of one kind listed in a warning
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of fit `g`: a group or, after all groups, the pooled fit."""
+    """Return the name of fit `g`, which is a group or, after all groups, the pooled fit."""
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 
@@ -622,7 +631,7 @@ def list_problems(fits: Sequence[EngineFit], labels: Labels) -> list[Problem]:
 
 
 def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
-    """Issue one ConvergenceWarning with a line for each kind of problem."""
+    """Issue a single ConvergenceWarning with one line for each kind of problem."""
     kinds: dict[tuple[bool, str], list[Problem]] = {}
     hints: dict[str, None] = {}
     for problem in dict.fromkeys(problems):
@@ -641,10 +650,10 @@ def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
 
 
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
-    """Return a line about the problems `same_kind`, which have the same text `what`.
+    """Return a line about the problems in `same_kind`, which have the same text `what`.
 
-    The line contains the number of problems and lists at most `SHOWN` of them, from as many groups
-    as possible. `is_of_level` indicates whether the problems refer to single levels.
+    The line gives the number of problems and lists at most `SHOWN` of them, from as many groups as
+    possible. `is_of_level` indicates whether the problems refer to single levels.
     """
     if len(same_kind) == 1:
         (problem,) = same_kind

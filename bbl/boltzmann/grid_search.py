@@ -1,4 +1,4 @@
-"""Searches over grids of settings by their losses, with a common stopping rule (`has_risen`)."""
+"""Grid searches for the setting with the smallest loss, with a stopping rule (`has_risen`)."""
 
 from __future__ import annotations
 
@@ -98,10 +98,11 @@ def walk_variants(
 ) -> None:
     """Call ``fit(variant, k)``, which returns the loss, for each variant and k from `last` to 0.
 
-    Setting `last` is the strongest. Unless `exhaustive`, a variant is abandoned if two losses in a
-    row exceed its smallest loss so far (one is sufficient at or beyond the best setting of earlier
-    variants), if one loss is far above it, or if two losses in a row are worse than another
-    variant's at the same settings. With `on_a_line`, the first variant lies between the second and
+    Setting `last` has the strongest penalty. Unless `exhaustive` is True, the search over the
+    settings of a variant stops in three cases: if two consecutive losses exceed the variant's
+    smallest loss so far (one loss is sufficient at or beyond the best setting of earlier variants),
+    if one loss is far above it, or if two consecutive losses are worse than another variant's at
+    the same settings. With `on_a_line`, the first variant is intermediate between the second and
     the third, and the third is skipped if the second is better than the first by more than `CLEAR`.
     ``report()`` is called after each variant.
     """

@@ -38,7 +38,7 @@ class FitSpec:
     engine : Engine
         The method and its options.
     log_z, calibrate : str
-        The arguments of the same name of `bbl.bbl`.
+        The arguments `log_z` and `calibrate` of `bbl.bbl`.
     relevance : float or None
         Significance level for selecting predictors that differ between groups; None to use all
         predictors, or if the level is selected by cross-validation.
@@ -67,8 +67,8 @@ class FitSpec:
 class FitData:
     """Encoded rows of all groups, and the terms to fit.
 
-    The attributes after `labels` describe the table that contains the rows; refits and folds omit
-    them.
+    The attributes after `labels` describe the table that contains the rows. Refits and folds do not
+    have them.
 
     Attributes
     ----------
@@ -84,8 +84,7 @@ class FitData:
     design : Design, optional
         The formula applied to the data: response, predictors and levels.
     index : pandas.Index of length n, optional
-        Row labels; None if the data were read in batches, because these rows are not kept in
-        models.
+        Row labels; None if the data were read in batches, because models do not keep such rows.
     frame : Frame, optional
         The table; None if the data were read in batches.
     row_positions : ndarray of int, shape (n,)
@@ -93,7 +92,7 @@ class FitData:
     assigned_folds : Folds or StoredFolds, optional
         Folds of the rows, assigned while the data were read in batches.
     survey : SurveySample, optional
-        Sampling design of the rows of `frame`, with the positions of the n rows.
+        Sampling design of the rows of `frame`, which includes the positions of the n rows.
     source : TrainingSource, optional
         Source for reading data in batches again; None for a table.
     selections : dict, optional
@@ -118,7 +117,7 @@ class FitData:
 
     @property
     def nominal(self) -> FitData:
-        """The same rows in the form used by engines, where a numeric predictor has one level."""
+        """The same rows in the form used by engines, where each numeric predictor has one level."""
         if self.labels is None or not self.labels.measured:
             return self
         is_number = np.zeros(self.layout.m, dtype=bool)
@@ -126,13 +125,13 @@ class FitData:
         return replace(self, sample=self.sample.nominal(is_number, self.layout.n_levels))
 
     def without_numbers(self, model: LocationModel) -> FitData:
-        """Return the rows and terms of the predictors that are not numbers of a location model."""
+        """Return the rows and terms without the numeric predictors of a location model."""
         chosen = model.categories
         levels = self.sample.nominal(model.is_number, model.n_levels)
         return replace(self, sample=levels).only(chosen)
 
     def only(self, predictors: np.ndarray) -> FitData:
-        """Return the rows and terms of some predictors, without numbers."""
+        """Return the rows and terms of some categorical predictors."""
         labels = None if self.labels is None else self.labels.only(predictors)
         return FitData(self.sample.only(predictors), self.layout.only(predictors), self.K, labels)
 
@@ -147,5 +146,5 @@ class FitData:
         return None if self.index is None else self.rows
 
     def with_sample(self, sample: Rows) -> FitData:
-        """Return a copy with other rows for the same predictors and terms, without a table."""
+        """Return a copy with other rows for the same predictors and terms, without the table."""
         return FitData(sample, self.layout, self.K, self.labels, selections=self.selections)

@@ -1,6 +1,6 @@
 """Fit P(group | row) jointly for all groups, optionally starting from a generative fit.
 
-A *generative* fit models P(row | group) separately by group. The class score of group g is
+A *generative* fit models P(row | group) separately for each group. The class score of group g is
 ``temperature (ln share_g - ln Z_g + start energy_g) + energy_g + constant_g``: the score of the
 generative start times a fitted temperature, plus the energy and constant of the joint fit. K is the
 number of groups and m the number of predictors.
@@ -35,7 +35,7 @@ class Joint(NamedTuple):
     theta : ndarray, shape (K, layout.size)
         Parameters of all groups.
     constant : ndarray, shape (K,)
-        Constants to be added to the groups' energies to obtain class scores.
+        Constants that are added to the energies of the groups to obtain class scores.
     fits : tuple of EngineFit
         The fit of each group.
     """
@@ -65,10 +65,10 @@ def joint_path(
         for each value.
     start : (OutOfFoldScores, Estimate), optional
         Out-of-fold scores of the start and its fit to all rows, if already computed. The scores
-        refer to rows by their positions in `sample`, whose order is therefore kept.
+        refer to rows by position, so the row order of `sample` is kept.
     coefficients : ndarray, shape (K, 1 + layout.size), optional
         Coefficients from a fit with different weights, used as starting values for an unpenalised
-        fit; unrelated to `start`.
+        fit. They are independent of `start`.
     """
     engine.check_missing(sample)
     if K < 2:

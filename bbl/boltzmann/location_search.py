@@ -27,12 +27,12 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
 
 
 def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel:
-    """Return a location model whose undecided options have the smallest out-of-fold log-loss, with
-    naive Bayes for the predictors that are not numeric.
+    """Return the location model whose unspecified options minimise the out-of-fold log-loss.
 
-    Without classes, the loss is minus the log density of the numeric predictors. Folds do not
-    depend on random numbers or on the order of the rows. Moments are computed once for each fold
-    and transformation and shared by all settings.
+    Scores are computed with naive Bayes for the categorical predictors. Without classes, the loss
+    is minus the log density of the numeric predictors. Folds do not depend on random numbers or on
+    the order of the rows. Moments are computed once for each fold and transformation, and are
+    shared by all settings.
     """
     names = model.undecided
     candidates = [
@@ -73,8 +73,9 @@ def _weighted(rows: Sample, weights: np.ndarray) -> Sample:
 
 
 def _naive_scores(train: Sample, held: Sample, K: int, model: LocationModel) -> np.ndarray:
-    """Return the class scores (n, K) of held-out rows by naive Bayes with a prior count of 1, from
-    the predictors that are not numeric; unknown levels are left out.
+    """Return naive Bayes class scores (n, K) of held-out rows from the categorical predictors.
+
+    The prior count is 1. Unknown levels are ignored.
     """
     levels = model.without_numbers(held)
     n_levels = model.n_levels[model.categories]

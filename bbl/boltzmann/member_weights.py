@@ -67,11 +67,11 @@ def beats_shares(
 def shrinkage_to_shares(
     log_p: np.ndarray, member_weights: np.ndarray, row_weights: np.ndarray, shares_log_p: np.ndarray
 ) -> float:
-    """Return the weight (0 to 1) of the class proportions in their average with the members.
+    """Return the weight (0 to 1) of the class proportions when they are averaged with the members.
 
-    This is the largest weight whose log-loss is within one standard error (of the difference) of
-    the minimum, following the one-standard-error rule of Breiman et al. (1984). The arguments are
-    the same as in `beats_shares`.
+    This is the largest weight at which the log-loss exceeds the minimum by at most one standard
+    error of the difference, following the one-standard-error rule of Breiman et al. (1984). The
+    arguments are the same as in `beats_shares`.
     """
     is_scored = np.isfinite(log_p).all(axis=0)
     average_log_p = _average(log_p[:, is_scored], member_weights)
@@ -119,9 +119,9 @@ def weigh(
     Parameters
     ----------
     log_p : ndarray, shape (M, N)
-        Each member's log-probability of the observed group of each validated row.
+        Log-probability of the observed group of each validated row, for each member.
     scored : Scored
-        Validated rows of any member, for their groups, weights and folds.
+        Scores of any member, which provide the groups, weights and folds of the validated rows.
     totals : ndarray, shape (K,)
         Total weight of each group in all rows.
     advice : str

@@ -33,12 +33,12 @@ SWITCH = 10  # number of sweeps after which a chain chooses a new posterior draw
 
 @dataclass(frozen=True)
 class MixtureDraws:
-    """Draws from `MixtureChains`, and the most probable state visited.
+    """Draws from `MixtureChains`, and the most probable state that was visited.
 
     Attributes
     ----------
     best : ndarray of int, shape (m,)
-        Most probable state of the predictors that was visited.
+        Most probable state of the predictors that the chains visited.
     best_energy : float
         Log-probability of this state plus the `shift`.
     draws : ndarray of int, shape (C, n_draws, m)
@@ -55,10 +55,10 @@ class MixtureDraws:
 class MixtureChains:
     """Gibbs chains for the mixture of group g, over posterior draws, predictors and units.
 
-    Each chain regularly resamples its posterior draw given the predictors, so that the chains
-    converge to the mixture. The units, which belong to the previous draw, are then sampled given
-    the predictors and the new draw. If units are coupled to each other, they cannot be sampled
-    simultaneously; the posterior draw is then sampled given units and predictors.
+    Each chain regularly resamples its posterior draw given the predictors, which makes the chains
+    converge to the mixture. The units, which still belong to the previous draw, are then sampled
+    given the predictors and the new draw. Units that are coupled to each other cannot be sampled
+    simultaneously. In this case, the posterior draw is sampled given both units and predictors.
     """
 
     def __init__(self, predictive: Predictive, g: int, n_chains: int, rng: np.random.Generator):
@@ -97,19 +97,19 @@ class MixtureChains:
         return self.codes[:, : self.m]
 
     def _take(self, draw: np.ndarray) -> None:
-        """Set the parameters of each chain to a posterior draw, given by `draw` (C,)."""
+        """Set the parameters of each chain to those of its posterior draw in `draw` (C,)."""
         for block in self.blocks:
             block.take(self.h, self.J, draw)
 
     def _switch(self, log_p: np.ndarray) -> None:
-        """Sample the posterior draw of each chain; `log_p` (C, T) are its log-probabilities."""
+        """Sample a posterior draw for each chain, with log-probabilities `log_p` (C, T)."""
         if self.complete is not None:
             log_p = self.complete(self.codes) - self.log_z
         # Gumbel trick: the argmax of log-probabilities plus Gumbel noise is a random draw
         self._take((log_p + self.rng.gumbel(size=log_p.shape)).argmax(axis=1))
 
     def _sweep(self) -> None:
-        """Draw the units and predictors, one independent set at a time."""
+        """Draw all units and predictors, one independent set at a time."""
         for block in self.blocks:
             block.draw(self.codes, self.X, self.rng)
 
@@ -188,10 +188,10 @@ class _Block:
 
 
 def _independent_sets(layout: Layout, m: int) -> list[np.ndarray]:
-    """Partition the units and then the predictors into sets without internal interactions.
+    """Partition the units, and then the predictors, into sets without internal interactions.
 
-    The first `m` predictors in the layout are visible. Units come first because they are drawn
-    before the predictors.
+    The first `m` predictors in the layout are visible; the others are units. Sets of units are
+    listed first because they are drawn before the predictors.
     """
     sets: list[list[int]] = []
     for sites in (range(m, layout.m), range(m)):
@@ -214,11 +214,12 @@ def draw_chains(
     shift: float,
     rng: np.random.Generator,
 ) -> MixtureDraws:
-    """Draw rows of group g; `counts` is (chains, burn-in sweeps, sweeps after burn-in).
+    """Draw rows of group g, exactly or from Gibbs chains.
 
-    Draws are exact and independent if all states of predictors and units can be listed for every
-    posterior draw; otherwise, they come from Gibbs chains. `shift` is added to log-probabilities to
-    convert them to energies.
+    `counts` contains the numbers of chains, burn-in sweeps and sweeps after burn-in. Draws are
+    exact and independent if all states of predictors and units can be listed for every posterior
+    draw; otherwise, they come from Gibbs chains. `shift` is added to log-probabilities to convert
+    them to energies.
     """
     n_chains, burn_in, n_sweeps = counts
     if not _can_list(predictive):
@@ -249,7 +250,7 @@ def _can_list(predictive: Predictive) -> bool:
 def _listed(predictive: Predictive, g: int) -> np.ndarray:
     """Return the log-probabilities of all states of the predictors in group g.
 
-    States are in the same order as in `bbl.model.listing.state_codes`.
+    States have the same order as in `bbl.model.listing.state_codes`.
     """
     layout = predictive.layout.without_constants()
     n_units = 2**predictive.hidden

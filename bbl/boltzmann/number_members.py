@@ -1,9 +1,11 @@
-"""Rows and location models for the members of ``method="auto"`` with numeric predictors: methods
-for levels times a normal density of the numbers, methods on intervals, and regressions.
+"""Data and location models for the members of ``method="auto"`` with numeric predictors.
+
+There are three types of members: methods for categorical predictors multiplied by a normal density
+of the numeric predictors, methods that use intervals, and regressions.
 
 A *member* is a tuned engine with its fit to all rows; see `bbl.boltzmann.averaging`. K, m, n, N and
-q are the numbers of groups, predictors, rows, held-out rows and numbers. Codes of numbers are
-deviations from a center.
+q are the numbers of groups, predictors, rows, held-out rows and numeric predictors. The codes of a
+numeric predictor are deviations from a center.
 """
 
 from __future__ import annotations
@@ -41,16 +43,16 @@ PRIOR_COUNT = 1.0  # of the means and covariances of numbers, as of tables of le
 
 @dataclass(frozen=True, eq=False)
 class NumberIntervals:
-    """Intervals that replace the numbers among the predictors.
+    """Intervals that replace the values of the numeric predictors.
 
     Attributes
     ----------
     n_levels : ndarray of int, shape (m,)
-        Number of levels of each predictor, with those of the intervals.
+        Number of levels of each predictor, where intervals count as levels.
     numbers : ndarray of int, shape (q,)
-        Positions of the numbers.
+        Positions of the numeric predictors.
     cuts : tuple of q ndarrays
-        Increasing upper ends of all intervals but the last, as codes.
+        Upper ends of all intervals except the last, as increasing codes.
     """
 
     n_levels: np.ndarray
@@ -66,19 +68,19 @@ class NumberIntervals:
         return cls(n_levels, numbers, cuts)
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
-        """Return integer codes (n, m) of rows with the codes (n, m) of numbers."""
+        """Return codes (n, m) with values of numeric predictors replaced by intervals."""
         out = np.array(codes, dtype=float)
         for i, cuts in zip(self.numbers, self.cuts, strict=True):
             out[:, i] = np.searchsorted(cuts, codes[:, i], side="left")
         return np.ascontiguousarray(out.astype(code_dtype(self.n_levels)))
 
     def rows(self, rows: Sample) -> Sample:
-        """Return rows with integer codes."""
+        """Return the rows with integer codes of intervals."""
         return replace(rows, codes=self(rows.codes))
 
 
 def all_terms(layout: Layout, model: LocationModel) -> list[tuple[int, int]]:
-    """Return the pairs of a formula: those of levels, in `layout`, and those with numbers."""
+    """Return the pairs of a formula: those in `layout`, and those with numeric predictors."""
     pairs = [(int(i), int(j)) for i, j in layout.pairs]
     for k, i in enumerate(model.numbers.tolist()):
         pairs += [(i, int(j)) for j in np.flatnonzero(model.partners[k])]
@@ -87,7 +89,7 @@ def all_terms(layout: Layout, model: LocationModel) -> list[tuple[int, int]]:
 
 
 def interval_data(data: FitData, model: LocationModel, intervals: NumberIntervals) -> FitData:
-    """Return rows in intervals, with all terms of the formula."""
+    """Return the data with intervals of numeric predictors, and all terms of the formula."""
     labels = cast(Labels, data.labels)
     levels = list(labels.levels)
     n_ordered = np.array(data.layout.n_ordered)
@@ -105,7 +107,7 @@ def interval_data(data: FitData, model: LocationModel, intervals: NumberInterval
 
 
 def regressor_data(data: FitData, model: LocationModel) -> FitData:
-    """Return rows whose numbers are regressors, with all terms of the formula."""
+    """Return the data with numeric predictors as regressors, and all terms of the formula."""
     rows = data.rows
     units = np.full((data.layout.m, 2), np.nan)
     n_levels = np.array(data.layout.n_levels)
@@ -128,7 +130,7 @@ def regressor_data(data: FitData, model: LocationModel) -> FitData:
 
 @dataclass(frozen=True)
 class HeldOutDensities:
-    """A location model, and the log densities (N, K) of the numbers of held-out rows."""
+    """A location model, and the log densities (N, K) of the numeric predictors in held-out rows."""
 
     model: LocationModel
     log_density: np.ndarray
@@ -141,12 +143,12 @@ def choose_densities(
     scored: Sequence[Scored],
     calibrate: str,
 ) -> HeldOutDensities | None:
-    """Return the location model with the smallest out-of-fold log-loss among all variants of
-    `model`; None if all of them have singular covariances.
+    """Return the variant of a location `model` with the smallest out-of-fold log-loss.
 
-    Variants differ in `covariance` and `transform`, in whether numbers are correlated, and in
-    whether their means depend on levels. `scored` are out-of-fold class scores given the levels,
-    which are averaged with equal weights.
+    Variants differ in `covariance` and `transform`, in whether the numeric predictors are
+    correlated, and in whether their means depend on levels. `scored` contains the members'
+    out-of-fold class scores from the categorical predictors, which are averaged with equal weights.
+    The result is None if all variants have singular covariances.
     """
     log_p = averaged_scores(
         [calibrated(one, one.scores[0], calibrate) for one in scored],
@@ -164,17 +166,17 @@ def choose_densities(
 
 
 def _is_possible(scored: Scored, scores: np.ndarray) -> np.ndarray:
-    """Return which rows (N,) have a group with training rows in their fold."""
+    """Return a mask (N,) of the rows whose group has training rows in the row's fold."""
     return np.isfinite(scores[np.arange(len(scored.y)), scored.y])
 
 
 def _held_out_densities(
     data: FitData, model: LocationModel, folds: Folds
 ) -> Iterator[tuple[LocationModel, np.ndarray]]:
-    """Yield each variant of a location model with the log densities (N, K) of held-out rows, from
-    fits to the training rows of their folds.
+    """Yield each variant of a location model with the log densities (N, K) of held-out rows.
 
-    Second moments with all partners are computed once for each fold and transformation.
+    The variants are fitted to the training rows of each fold. Second moments with all partners are
+    computed once for each fold and transformation.
     """
     sample = data.rows
     model = replace(
@@ -217,9 +219,7 @@ def _held_out_densities(
 
 
 def _variants(model: LocationModel) -> Iterator[LocationModel]:
-    """Yield a location model with and without correlations, effects of levels and equal
-    covariances.
-    """
+    """Yield a location model with and without correlations, level effects and equal covariances."""
     independent = np.eye(model.q, dtype=bool)
     no_partners = np.zeros_like(model.partners)
     correlations = [model.correlated] + [independent] * bool(model.correlated.sum() > model.q)

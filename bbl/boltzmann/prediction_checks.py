@@ -53,7 +53,7 @@ __all__ = [
 
 
 def log_p_bound(tables: np.ndarray) -> np.ndarray:
-    """Return an upper bound (...) on the log p-value of count tables under random row order.
+    """Return an upper bound (...) on the log p-value of count tables if rows are randomly ordered.
 
     Parameters
     ----------
@@ -65,10 +65,10 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
     p is the probability, given the totals of folds and levels, of tables that are at most as
     probable as the observed table. The probability of a table is ``prod N_f! prod n_l! / (N! prod
     o_fl!)``, where N_f is the number of rows in fold f, n_l the number at level l, o_fl the number
-    in both, and N the total. The bound is the observed probability times the number of tables with
-    these totals, which is bounded in turn by the number of ways to distribute all levels except one
-    over the folds, or all folds except one over the levels. The bounds of the K groups are
-    multiplied. The test therefore keeps its significance level, however sparse the tables are.
+    in both, and N the total. The bound is the observed probability times an upper bound on the
+    number of tables with these totals: the number of ways to distribute all levels except one over
+    the folds, or all folds except one over the levels. The bounds of the K groups are multiplied.
+    The test therefore keeps its significance level even if tables are very sparse.
 
     Examples
     --------
@@ -117,11 +117,12 @@ TEMPERED = ("temperature", "firm")  # calibrations that shrink useless scores to
 
 
 def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
-    """Return a hint for a log-loss above the class proportions' log-loss; may be empty.
+    """Return a hint, possibly empty, for a log-loss that exceeds that of the class proportions.
 
     `auto` indicates whether ``method="auto"`` can fit these rows. `option` is the name of an option
-    that could be selected by cross-validation, since calibration cannot correct poor estimates;
-    None if there is no such option, or it has already been selected by cross-validation.
+    that could be selected by cross-validation, because calibration cannot correct poor estimates.
+    It is None without such an option, or if the option has already been selected by
+    cross-validation.
     """
     arguments = [] if option is None else [f"{option}='cv'"]
     if calibrate not in TEMPERED:
@@ -132,7 +133,7 @@ def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
 
 
 def untuned_option(engine: Engine, layout: Layout) -> str | None:
-    """Return the option that could be tuned for a fit with interactions, or None."""
+    """Return the option that could be tuned in a fit with interactions, or None."""
     return engine.tuned.option if engine.tuned is not None and layout.order > 1 else None
 
 
@@ -167,9 +168,10 @@ def check_training(
 ) -> LossRecord | None:
     """Return the log-loss of a fit: `held_out` if available, otherwise on its training rows.
 
-    Warns if the held-out or training log-loss exceeds the class proportions' log-loss, or if the
-    training log-loss clearly exceeds that of naive Bayes. Returns None for a single group, or if
-    scoring the training rows would take too long. `advice` is a sentence on how to lower the loss.
+    A warning is issued if the held-out or training log-loss exceeds the log-loss of the class
+    proportions, or if the training log-loss clearly exceeds that of naive Bayes. The result is None
+    for a single group, or if scoring the training rows would take too long. `advice` is a sentence
+    on how to lower the loss.
     """
     layout = result.parameters.layout
     K = len(labels.groups)
@@ -206,7 +208,10 @@ def check_training(
 
 
 def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
-    """Warn if a log-loss exceeds the class proportions' log-loss; do nothing for None."""
+    """Warn if the log-loss in `record` exceeds that of the class proportions.
+
+    No warning is issued if `record` is None.
+    """
     if record is not None and record.is_worse:
         # without a remedy, the message only describes the finding
         warnings.warn(
@@ -215,9 +220,9 @@ def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Describe both log-losses if `scores` (N, K) is clearly worse than `naive` (N, K).
+    """Describe both log-losses if `scores` (N, K) are clearly worse than `naive` (N, K).
 
-    Returns an empty string otherwise. Clearly worse means a difference of more than 5 % and more
+    The result is empty otherwise. Clearly worse means a difference of more than 5 % and of more
     than three standard errors, where the standard error includes an additional row with a squared
     difference of 1. With a single group (K = 1), scores are log-probabilities of rows.
     """
@@ -242,12 +247,12 @@ def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Score
 def training_rows(
     sample: Rows, n_levels: np.ndarray, K: int, cost: float, no_missing: bool = False
 ) -> tuple[Sample, bool]:
-    """Return the training rows to score, and whether these include all rows.
+    """Return the training rows to score, and whether these are all training rows.
 
-    `cost` is the number of parameters looked up to score one row. If there are too many rows, a
-    systematic sample by weight is taken. Rows with many missing values are omitted; with
-    `no_missing`, all rows with missing values are omitted. If all rows are returned, they are the
-    distinct rows of each group in a fixed order, so the result does not depend on the order,
+    `cost` is the number of parameters that are looked up to score one row. If there are too many
+    rows, a systematic sample by weight is used. Rows with many missing values are omitted; with
+    `no_missing`, all rows with missing values are omitted. If all rows are used, the distinct rows
+    of each group are returned in a fixed order. The result then does not depend on the order,
     repetition or source of the rows.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
@@ -282,8 +287,8 @@ def training_record(
 ) -> LossRecord | None:
     """Return the log-loss of class scores (n, K) of `training_rows`, and of class proportions.
 
-    `is_complete` indicates whether these are all rows. The log-loss of a sample of rows is returned
-    only if it exceeds the baseline.
+    `is_complete` indicates whether `rows` contains all training rows. If `rows` is a sample, the
+    log-loss is returned only if it exceeds the baseline.
     """
     loss, baseline = (
         log_loss(log_probabilities(s), rows.response, rows.weights)
@@ -301,7 +306,8 @@ def training_record(
 def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
     """Return class scores (n, K) of rows.
 
-    Without posterior draws, only one group's coupling matrix is built at a time, to save memory.
+    Unless there are posterior draws, the coupling matrices of the groups are built one at a time to
+    save memory.
     """
     if result.predictive is not None or result.location is not None:
         return result.class_scores(rows.codes, rows.missing)
@@ -320,10 +326,10 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors whose fields differ between groups; all for a single group.
+    """Return the predictors whose fields differ between groups; all if there is a single group.
 
-    With many more predictors, naive Bayes would fit the training rows better regardless of how well
-    it predicts.
+    If naive Bayes used many more predictors than the model, it would fit the training rows better
+    regardless of its predictions for new rows.
     """
     layout = result.parameters.layout
     theta = result.parameters.theta
@@ -373,9 +379,9 @@ def check_validation(
 ) -> LossRecord | None:
     """Return the validation log-loss of `scores` (N, K).
 
-    Warns if it exceeds the log-loss of the class proportions or of naive Bayes. `scores` contains
-    the calibrated scores at the selected setting, for the rows in `scored`, fold by fold. `advice`
-    is a sentence on how to lower the loss; `log_z_kind` is how ln Z is computed.
+    A warning is issued if it exceeds the log-loss of the class proportions or of naive Bayes.
+    `scores` contains the calibrated scores at the selected setting, for the rows in `scored`, fold
+    by fold. `advice` is a sentence on how to lower the loss; `log_z_kind` is how ln Z is computed.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)
@@ -420,7 +426,7 @@ def _warn_of_losses(
 ) -> None:
     """Issue a DataWarning about large log-losses, with remedies for this model.
 
-    `finding` is the beginning of the message, which describes the losses.
+    `finding` describes the losses and is the first part of the message.
     """
     remedies = ["Calibrate them (calibrate='offset' or 'temperature')"] if K > 1 else []
     if engine.tuned is not None:
@@ -500,7 +506,7 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
 
 
 def log_loss_advice(data: FitData, calibrate: str, option: str | None = None) -> str:
-    """Return the hint for a log-loss above the class proportions' log-loss (see `remedy`)."""
+    """Return the hint for a log-loss that exceeds that of the class proportions (see `remedy`)."""
     # method="auto" accepts integer weights and terms up to an order, and requires all rows in
     # memory
     can_average = (

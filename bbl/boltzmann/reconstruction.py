@@ -1,4 +1,4 @@
-"""Reconstruction of unknown predictors from known predictors.
+"""Reconstruct the values of unknown predictors from the known predictors.
 
 The probability of level a of an unknown predictor i is ``sum_g P(g | known) P(x_i = a | known, g)``
 over groups g. K, n, m and D are the numbers of groups, rows, predictors and non-reference levels.
@@ -31,7 +31,7 @@ def reconstruct(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> np.ndarray:
-    """Return the probability of each non-reference level in each row; 0 or 1 if it is known.
+    """Return the probability of each non-reference level in each row; 0 or 1 for known predictors.
 
     Parameters
     ----------
@@ -96,10 +96,10 @@ def reconstruct_jointly(
     unknown: np.ndarray,
     allowed: list[np.ndarray],
 ) -> np.ndarray:
-    """Fill the unknown predictors of rows (n, m) with the jointly most probable levels and group.
+    """Fill in the unknown values of rows (n, m) with their jointly most probable levels.
 
-    `allowed` (L_i,) marks the levels of each predictor that may be used; the other arguments are
-    the same as in `reconstruct`.
+    The probability is maximised over the levels and the group together. `allowed` (L_i,) marks the
+    levels of each predictor that may be used; the other arguments are the same as in `reconstruct`.
     """
     out = codes.astype(np.intp)
     rows = np.flatnonzero(unknown.any(axis=1))
@@ -135,10 +135,10 @@ def _fill_unknown(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probabilities (n, D') of the D' non-reference levels of predictors `unknown` (u,).
+    """Return the probabilities (n, D') of the D' non-reference levels of `unknown` (u,) predictors.
 
     These predictors are unknown in all n rows. The other arguments are the same as in
-    `reconstruct`, for these rows.
+    `reconstruct`, restricted to these rows.
     """
     # the model of the unknown predictors; its parameters depend on the known ones
     clamped = Clamped(layout, unknown)
@@ -165,7 +165,7 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Fill in unknown cells like `_fill_unknown`, by exact sums, for a model with structural zeros.
+    """Apply exact sums to a model with structural zeros, in the same way as `_fill_unknown`.
 
     `method` and `rng` are unused; they match the signature of `_fill_unknown`.
     """

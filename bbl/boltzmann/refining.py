@@ -1,7 +1,7 @@
 """The conditional-likelihood member of `method="auto"` for many rows.
 
-It is fitted either on its own or as a refinement of a pseudo-likelihood fit. K is the number of
-groups and m the number of predictors.
+This member is fitted either on its own or as a refinement of a pseudo-likelihood fit. K is the
+number of groups and m the number of predictors.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ def refine(
 ) -> tuple[Estimate, Tuning]:
     """Return the conditional-likelihood fit to all rows with the smallest held-out log-loss.
 
-    Starts, scales and ridges are compared by fits to the training rows of the first of `folds`,
-    using the log-loss on its held-out rows. A fit starts from zero or from out-of-fold scores of
-    pseudo-likelihood. The scores of held-out rows are taken from the tuning, and the scores of
-    training rows from fits to the other folds. These fits include the held-out rows, which
-    therefore affect the scores of training rows but no other part of the refinement.
+    Starts, scales and ridges are compared by their log-loss on the held-out rows of the first of
+    the `folds`, after fits to its training rows. A fit starts from zero or from out-of-fold
+    pseudo-likelihood scores. The scores of held-out rows are taken from the tuning, and the scores
+    of training rows from fits to the other folds. These fits include the held-out rows. The
+    held-out rows therefore affect the scores of training rows, but no other part of the refinement.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ def refine(
 
     Notes
     -----
-    Pseudo-likelihood requires a weaker penalty with refinement than without: refinement corrects
-    overconfident scores, but cannot restore effects that have been shrunk by a penalty.
+    Pseudo-likelihood requires a weaker penalty if its fit is refined, because refinement can
+    correct overconfident scores but cannot restore effects that a penalty has shrunk.
     """
     sample = data.rows
     layout = data.layout
@@ -96,7 +96,7 @@ def refine(
     def score_held_out(
         engine: Conditional, fitted: np.ndarray, scored: np.ndarray
     ) -> tuple[Validated, float]:
-        """Fit the rows `fitted`; return the scores and the log-loss of the rows `scored`.
+        """Fit the rows in `fitted`, and return the scores and the log-loss of the rows in `scored`.
 
         Both arguments contain positions in `oof_scores`.
         """
@@ -178,10 +178,11 @@ def _score_by_start(
     held_out_scores: Validated,
     warm_starts: list[WarmStarts],
 ) -> OutOfFoldScores:
-    """Return the out-of-fold scores of the start: the first fold's held-out rows, then the others.
+    """Return the out-of-fold scores of the fit that the refinement starts from.
 
-    The start is the engine of `spec`. `held_out_scores`, from the tuning, contains the former; the
-    latter are computed from fits to the other folds. `warm_starts` is the same as in `refine`.
+    This fit uses the engine of `spec`. The scores of the first fold's held-out rows come first;
+    they are `held_out_scores`, from the tuning. The scores of all other rows follow, and are
+    computed from fits to the other folds. `warm_starts` is the same as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds = Folds(folds.train[1:], folds.validation_weights[1:])
@@ -207,7 +208,7 @@ def _fit_by_batches(
     positions: np.ndarray,
     rng: np.random.Generator,
 ) -> JointFit:
-    """Fit the rows at `positions` in `oof_scores`, starting from their scores if applicable."""
+    """Fit the rows at `positions` in `oof_scores`, starting from their scores if required."""
     rows = replace(sample.rows(oof_scores.rows[positions]), weights=oof_scores.weights[positions])
     batch_scores = (
         OutOfFoldScores(

@@ -1,4 +1,4 @@
-"""Fits where only relevant predictors, selected from the rows, differ between groups.
+"""Fits where only relevant predictors, selected from the data, differ between groups.
 
 The selected predictors are fitted separately, and the fit is then extended to all predictors. The
 others have *shared* fields, which are the same in all groups, and no interactions, so they cancel
@@ -43,7 +43,7 @@ SHARED_PRIOR_COUNT = 1.0  # prior count of the level proportions for shared fiel
 
 
 def selection_rows(n: int, layout: Layout, K: int) -> int:
-    """Return how many of n rows to use for selecting predictors, given levels and groups."""
+    """Return the number of rows (out of n) that are used for selecting predictors."""
     min_rows, max_rows = SELECTION_ROWS
     return min(
         n,
@@ -54,7 +54,8 @@ def selection_rows(n: int, layout: Layout, K: int) -> int:
 def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Relevance:
     """Select predictors by score tests at a significance `level` (see `select_predictors`).
 
-    The indicators of missing values are replaced by the level proportions among known values.
+    If a value is missing, its level indicators are replaced by the level proportions among known
+    values.
     """
     n = selection_rows(sample.n, layout, K)
     check_memory(
@@ -85,7 +86,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
 
 
 def choose_once(data: FitData, level: float) -> Relevance:
-    """Return `choose_relevant` for the rows, cached for equal rows if `data` has `selections`."""
+    """Return `choose_relevant` for the rows, using the cache `data.selections` if there is one."""
     sample = data.rows
     if data.selections is None:
         return choose_relevant(sample, data.layout, data.K, level)
@@ -102,8 +103,9 @@ def choose_once(data: FitData, level: float) -> Relevance:
 def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
     """Extend the fit `small` of the selected predictors to all predictors.
 
-    The other predictors have shared fields, computed from the proportions of their levels in all
-    groups together, or zero for engines that do not model the predictors (`log_z_kind` "none").
+    The other predictors have shared fields, which are computed from the level proportions in all
+    groups together. The fields are zero for engines that do not model the predictors (`log_z_kind`
+    "none").
     """
     chosen = relevance.chosen
     layout = small.parameters.layout

@@ -45,7 +45,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A possible step: the sign "+" or "-", the term, and the resulting model's score."""
+    """A possible step: the sign "+" or "-", the term, and the score of the resulting model."""
 
     sign: str
     term: Term
@@ -63,7 +63,7 @@ class Visit:
     step : Candidate or None
         The step that led to this model; None for the first model.
     candidates : list of Candidate
-        All steps from this model that were compared.
+        All steps from this model that were considered.
     """
 
     model: Model
@@ -81,8 +81,7 @@ class StepScorer:
     K : int
         Number of groups.
     layout : Layout
-        Layout of the first model, with the numbers of levels and the structural zeros of all
-        models.
+        Layout of the first model, whose numbers of levels and structural zeros apply to all models.
     engine : Engine
         An engine with `has_likelihood`.
 
@@ -117,7 +116,10 @@ class StepScorer:
         return self._scores[model]
 
     def _fit(self, model: Model) -> Score:
-        """Return the score of a model; raise an OptionError if the engine does not support it."""
+        """Fit a model and return its score.
+
+        An OptionError is raised if the engine does not support the model.
+        """
         layout = self.layout.with_terms(sorted(model))
         total = 0.0
         n_parameters = 0
@@ -140,9 +142,9 @@ def droppable_terms(model: Model, lower: Model) -> list[Term]:
 
 
 def addable_terms(model: Model, upper: Model) -> list[Term]:
-    """Return the terms of `upper` that can be added because the model has all their subterms.
+    """Return the terms of `upper` that can be added because the model has all of their subterms.
 
-    Smaller terms come first.
+    Terms with fewer predictors come first.
     """
     return sorted(
         (term for term in upper - model if model.issuperset(_subterms(term))), key=_order_key
@@ -168,7 +170,7 @@ def stepwise(
     k: float,
     progress: Callable,
 ) -> list[Visit]:
-    """Take steps that decrease ``-2 log-likelihood + k parameters`` most, while possible.
+    """Take steps that decrease ``-2 log-likelihood + k parameters`` most, until none decreases it.
 
     Steps that do not change the number of parameters are skipped, as in R's ``stepAIC``.
 

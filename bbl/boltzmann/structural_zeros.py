@@ -1,4 +1,4 @@
-"""Structural zeros of a fit: possible states, and errors for rows in impossible cells."""
+"""Structural zeros of a fit: the possible states, and errors for rows in impossible cells."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class ImpossibleRowsError(DataError):
 
 
 def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
-    """Return the possible combinations of levels, given impossible `cells`; None if all are.
+    """Return the possible combinations of levels, or None if all combinations are possible.
 
-    `cells` contains the positions of k `predictors`, the `codes` (cells, k) of their levels, and
-    `groups` (cells,), which is None if the cells are impossible in all groups.
+    The impossible `cells` contain the positions of k `predictors`, the `codes` (cells, k) of their
+    levels, and `groups` (cells,), which is None if the cells are impossible in all groups.
 
     Raises
     ------
     OptionError
-        If the predictors have more than 65,536 combinations, or none is possible in one of the
-        groups.
+        If the predictors have more than 65,536 combinations of levels, or if a group has no
+        possible combination.
     """
     shape = [len(labels.levels[i]) for i in cells.predictors]
     if np.prod(np.array(shape, dtype=float)) > MAX_STATES:
@@ -74,7 +74,7 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
 
 
 def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
-    """Raise a DataError that names the first impossible cell with rows, if any."""
+    """Raise a DataError if an impossible cell has rows, naming the first such cell."""
     possible = support.rows(rows.codes, rows.missing)
     group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
     is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)
@@ -102,10 +102,11 @@ def refuse_impossible_rows(
     missing: np.ndarray | None,
     groups: np.ndarray | None = None,
 ) -> None:
-    """Raise an ImpossibleRowsError if new rows (n, m) are in a cell impossible in all groups.
+    """Raise an ImpossibleRowsError if new rows (n, m) are in a cell that no group can have.
 
-    If `groups` (n,), the group of each row or -1, is given, cells that are impossible in the row's
-    group are also refused. `missing` is a mask (n, m) of missing values, or None.
+    `groups` (n,) optionally contains the group of each row, or -1. If it is given, rows in cells
+    that are impossible in their own group are also refused. `missing` is a mask (n, m) of missing
+    values, or None.
     """
     if support is None or not len(codes):
         return
@@ -133,7 +134,7 @@ def _missing_in(missing: np.ndarray | None, row: int) -> np.ndarray | None:
 def _cell_text(
     support: Support, labels: Labels, codes: np.ndarray, missing: np.ndarray | None
 ) -> str:
-    """Return text with a row's known levels for predictors with structural zeros.
+    """Describe a row by its known levels of the predictors with structural zeros.
 
     Arrays have shape (m,).
     """

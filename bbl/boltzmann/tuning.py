@@ -1,7 +1,8 @@
-"""Select the tuned option by cross-validation, and calibrate class scores on the same folds. k is a
-position in the *grid*, the possible settings in increasing order, and v is the index of a
-*variant*, one of several engines that differ in other options and are tuned over the same grid. K
-and D are the numbers of groups and non-reference levels.
+"""Select the tuned option by cross-validation, and calibrate class scores on the same folds.
+
+k is a position in the *grid*, which contains the possible settings in increasing order, and v is
+the index of a *variant*, one of several engines that differ in other options and are tuned over the
+same grid. K and D are the numbers of groups and non-reference levels.
 """
 
 from __future__ import annotations
@@ -67,18 +68,18 @@ def tune(
         Specification of the fit. The scores of each fold are calibrated on the other folds with
         ``spec.calibrate`` before settings are compared.
     rule : {"cv", "cv-1se"} or None
-        Rule for selecting the setting: the smallest log-loss, or the simplest setting within one
-        standard error of it; None keeps the engine's setting. A single group without classes is
-        scored by the log pseudo-likelihood of its rows.
+        Rule for selecting the setting: the setting with the smallest log-loss ("cv"), or the
+        simplest setting whose log-loss is within one standard error of the smallest ("cv-1se").
+        None keeps the engine's setting. Without classes, the log pseudo-likelihood of rows is used.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
         The folds; by default, `NFOLD` shuffled folds.
     among : (sequence of Engine, sequence of float), optional
-        Variants of the engine, and the grid; by default, ``engine.variants()`` and the grid of the
-        tuned option.
+        Variants of the engine, and the grid. The defaults are ``engine.variants()`` and the grid of
+        the tuned option.
     on_a_line : bool, default False
-        Whether the first variant lies between the second and the third. If so, engines that fit all
-        folds together skip the third if the second is clearly better.
+        Whether the first variant is intermediate between the second and the third. If so, engines
+        that fit all folds together skip the third variant if the second is clearly better.
     """
     engine = spec.engine
     if folds is None:
@@ -126,9 +127,9 @@ def tune_relevance(
 ) -> tuple[float | None, Tuning]:
     """Return the best significance level for selecting predictors, and the tuning at this level.
 
-    `relevance_rule` determines how the level is selected, like `rule` in `tune` for the setting;
-    the first level is the simplest, with the fewest predictors. Predictors are selected separately
-    in each fold.
+    `relevance_rule` is the rule for selecting the level, with the same values as `rule` in `tune`.
+    The first level is the simplest, because it selects the fewest predictors. Predictors are
+    selected separately in each fold.
     """
     rows = data.rows
     rows = rows.by_state(data.layout.n_levels, data.K) if spec.engine.joint else rows
@@ -160,25 +161,25 @@ def tune_many(
     sample_folds: Folds,
     progress: Callable | None = None,
 ) -> tuple[Tuning, Tuning, list[WarmStarts]]:
-    """Select the engine's tuned option for many rows: first on a sample of rows, then on all rows.
+    """Select the tuned option for many rows, first on a sample of rows and then on all rows.
 
-    More rows require weaker penalties, so the search on all rows starts at the best setting on the
-    sample and continues with weaker penalties until the log-loss increases. Engines without a tuned
-    option are only calibrated.
+    More rows require weaker penalties. The search on all rows therefore starts at the best setting
+    for the sample and continues with weaker penalties until the log-loss increases. Engines without
+    a tuned option are only calibrated.
 
     Parameters
     ----------
     folds, sample_folds : Folds
-        One fold of all rows and one fold of a sample of rows. The other parameters are the same as
-        in `tune`.
+        Single folds of all rows and of a sample of rows. The other parameters are the same as in
+        `tune`.
 
     Returns
     -------
     best, last : Tuning
         The tunings at the selected setting and at the weakest penalty tried.
     warm_starts : list of WarmStarts
-        The solution for each group on the training rows at the weakest penalty, to start later
-        fits.
+        The solution for each group at the weakest penalty, fitted to the training rows. Later fits
+        start from it.
     """
     sample = data.rows
     engine = spec.engine
@@ -225,7 +226,7 @@ def tune_many(
     losses = np.array([tried[k][0] for k in tried_ks])
 
     def tuning_at(k: int) -> Tuning:
-        """Return the record of the search with k as the selected setting."""
+        """Return the results of the search as a `Tuning` with k as the selected setting."""
         scored = tried[k][1]
         chosen = tried_ks.index(k)
         calibration = fit_calibration(scored.scores[0], scored.y, scored.weights, spec.calibrate)
@@ -251,7 +252,10 @@ def tune_many(
 
 
 def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list[list[WarmStarts]]:
-    """Return empty warm starts for each fold and group, which cache small prepared rows."""
+    """Return empty warm starts for each fold and group.
+
+    They cache the prepared rows if these are small.
+    """
     # size of matrices (D, D) and rows, rounded up
     bytes_kept = 16.0 * nfold * (K * layout.D**2 + sample.n * (layout.m + 3))
     return [
@@ -262,9 +266,10 @@ def _empty_warm_starts(sample: Rows, layout: Layout, K: int, nfold: int) -> list
 def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Callable) -> int:
     """Return the position with the smallest loss on `grid`.
 
-    The search starts in the middle if `stepwise`, and otherwise at the simplest setting.
-    `losses_of` takes an array of settings and returns a tuple whose first element contains their
-    losses. `sign` is 1 if models become more complex from the first setting to the last, else -1.
+    The search starts in the middle of the grid if `stepwise` is True, and otherwise at the simplest
+    setting. `losses_of` takes an array of settings and returns a tuple whose first element contains
+    their losses. `sign` is 1 if the complexity of models increases along the grid, and -1 if it
+    decreases.
     """
     if stepwise:
         return descend(
@@ -282,7 +287,7 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
 
 
 def _near(settings: Sequence[float], value: float) -> Sequence[float]:
-    """Return the settings near a given setting, `NEAR` on each side."""
+    """Return the settings near `value`, up to `NEAR` on each side."""
     k = int(np.argmin(np.abs(np.array(settings) - value)))
     return settings[max(k - NEAR, 0) : k + NEAR + 1]
 
@@ -365,8 +370,8 @@ def _tune_together(
     """Tune an engine that fits all folds together; the arguments are the same as in `tune`.
 
     ``score_folds(variant, setting, rows, exactly, workers)``, from `Engine.held_out`, returns the
-    scores (N, K) of the held-out rows. `rows` lists their positions by fold; with `exactly`, fits
-    do not stop early.
+    scores (N, K) of the held-out rows. `rows` contains their positions, fold by fold. If `exactly`
+    is True, fits do not stop early.
     """
     sample = data.rows
     engine = spec.engine
@@ -449,13 +454,14 @@ def _tune_together(
 def _search(
     compare: Callable, grid: np.ndarray, calibrate: str, rule: str | None, progress: Callable | None
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
-    """Search a `grid`; return the settings tried (S,), their out-of-fold scores and losses.
+    """Search a `grid`, and return the settings tried (S,) with their out-of-fold scores and losses.
 
-    The grid is increasing, and ``compare(settings, progress)`` fits settings. The search fits every
-    second setting, starting with the last (the strongest penalty), until the loss has clearly
-    increased, and then the neighbours of the best settings. Finally, up to `MAX_REFITS` settings
-    are refitted more precisely: the best setting, and then any setting that would be best if its
-    loss decreased by `REFIT_CHANGES` times the largest relative change due to a refit so far.
+    The grid is increasing, and ``compare(settings, progress)`` fits settings. The search first fits
+    every second setting, starting with the last (the strongest penalty), until the loss has clearly
+    increased. It then fits the neighbours of the best settings. Finally, up to `MAX_REFITS`
+    settings are refitted more precisely: the best setting, and then each setting that would become
+    the best if its loss decreased by `REFIT_CHANGES` times the largest relative change observed in
+    refits so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}

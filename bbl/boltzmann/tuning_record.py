@@ -1,4 +1,4 @@
-"""`Tuning`: the settings compared by cross-validation inside a fit, and the selected one."""
+"""The class `Tuning`, which records the settings compared by cross-validation within a fit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Tuning"]
 
 @dataclass(frozen=True, repr=False)
 class Tuning(Notebook):
-    """Result of cross-validation inside a fit.
+    """Result of cross-validation within a fit.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Tuning(Notebook):
     calibration : Calibration
         Calibration of the class scores at the selected setting.
     found : list of Problem
-        Problems of fits in the folds that did not converge.
+        Problems of the fits to folds that did not converge.
     scored : Validated or None
         Out-of-fold scores at the selected setting, before calibration; not stored in model files.
     engine : Engine or None

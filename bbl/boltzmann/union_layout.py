@@ -24,7 +24,7 @@ __all__ = ["MergedFits", "compute_log_z", "merge_layouts"]
 
 
 class MergedFits(NamedTuple):
-    """One layout with the terms of all groups, and the groups' fits in this layout.
+    """A layout with the terms of all groups, and the fits of the groups in this layout.
 
     Attributes
     ----------
@@ -34,10 +34,10 @@ class MergedFits(NamedTuple):
 
     Notes
     -----
-    Parameters of terms that are not selected in a group are zero, and False in ``state["free"]``
-    (size,). ``state["votes"]`` (size,) is the number of predictors whose regressions contain each
-    parameter's term; ``state["nodes"]`` (order, size) contains the estimate of each parameter from
-    the regression of the first, second, ... predictor in its term, or nan.
+    If a term is not selected in a group, its parameters are zero, and they are False in
+    ``state["free"]`` (size,). ``state["votes"]`` (size,) is the number of predictors whose
+    regression contains the parameter's term. ``state["nodes"]`` (order, size) contains the estimate
+    of each parameter from the regression of the first, second, ... predictor in its term, or nan.
     """
 
     layout: Layout
@@ -90,10 +90,12 @@ def compute_log_z(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> tuple[np.ndarray, str, np.ndarray]:
-    """Return ln Z (K,) for groups with different selected terms, its kind, and standard errors
-    (K,). ln Z is computed in the same way for all groups: exactly only if this is possible for each
-    group. Standard errors are 0 unless ln Z is annealed. Fits without a layout use `layout`. Groups
-    without rows have ln Z = 0 unless ln Z is exact. `log_z` is the option of `bbl.bbl`.
+    """Return ln Z (K,) for groups with different terms, its kind, and standard errors (K,).
+
+    ln Z is computed in the same way for all groups, and is exact only if exact computation is
+    possible for each of them. Standard errors are 0 unless ln Z is annealed. Fits without a layout
+    use `layout`. Groups without rows have ln Z = 0 unless ln Z is exact. `log_z` is the option of
+    `bbl.bbl`.
     """
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]

@@ -25,9 +25,10 @@ __all__ = ["Validated", "validate"]
 class Validated(Scored):
     """Class scores of all held-out rows, pooled over the folds.
 
-    `fits` contains only the fits on the last fold. The other attributes of `Scored` are the
-    `scores` (settings, N, K) of the N held-out rows; their groups `y`, `weights`, `fold` and
-    positions `rows` in the sample, each (N,); and `score_method`, the name of the scoring method.
+    `fits` contains only the fits to the last fold. The other attributes are inherited from
+    `Scored`: the `scores` (settings, N, K) of the N held-out rows; their groups `y`, `weights`,
+    `fold` and positions `rows` in the sample, all of shape (N,); and `score_method`, the name of
+    the scoring method.
 
     Attributes
     ----------
@@ -39,7 +40,7 @@ class Validated(Scored):
 
     @property
     def last(self) -> list[Estimate]:
-        """The fits on the last fold, one for each setting."""
+        """The fits to the last fold, one for each setting."""
         return self.fits[-1]
 
 
@@ -53,9 +54,10 @@ def validate(
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     score_method: str = "class_scores",
 ) -> Validated:
-    """Fit each setting in `values` to the training rows of each fold; score the validation rows.
+    """Fit each setting to the training rows of each fold, and score the validation rows.
 
-    With `warm_start_sets`, one for each fold, fits are only precise enough to compare settings (see
+    `values` contains the settings, or is None for the engine's own. With `warm_start_sets` (one for
+    each fold), fits stop as soon as they are precise enough to compare settings (see
     `Engine.compare`), and their site solutions are added to the sets. `score_method` is the name of
     the method of `Estimate` that scores rows.
     """
@@ -119,7 +121,7 @@ def _add_warm_starts(
     values: Sequence[float] | np.ndarray,
     fits: Sequence[Estimate],
 ) -> None:
-    """Add the site solutions from a fold's `fits`, one for each of `values`, to its warm starts."""
+    """Add the site solutions in a fold's `fits` (one for each of `values`) to its warm starts."""
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
             if group_fit.site_theta is not None:  # None for groups without rows

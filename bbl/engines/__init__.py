@@ -75,7 +75,7 @@ BASELINE = NaiveBayes()  # predictions worse than naive Bayes give a warning
 
 
 def engine_class(method: str | Engine) -> type[Engine]:
-    """Return the class of `method` if it is an engine, else the engine class with this name."""
+    """Return the engine class named `method`, or the class of `method` if it is an engine."""
     return (
         type(method)
         if isinstance(method, Engine)
@@ -101,8 +101,8 @@ ELSEWHERE = {
 def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ()) -> Engine:
     """Return the engine named by `method` with `options`, or `method` itself if it is an engine.
 
-    Raises a BBLTypeError for an unknown option. The error suggests the nearest known name among the
-    engine's options and `beside`, the names of the caller's other arguments.
+    A BBLTypeError is raised for an unknown option. The error suggests the closest name among the
+    engine's options and `beside`, which contains the names of the caller's other arguments.
     """
     kind = engine_class(method)
     option_names = [f.name for f in dataclasses.fields(kind)]

@@ -1,9 +1,9 @@
 """Greedy search among decomposable graphical models, which have closed-form likelihoods.
 
-An edge may be added if its ends are separated by their common neighbours, and removed if their
-common neighbours are all joined to each other. The graph then remains decomposable, and its
-likelihood changes by a combination of four saturated likelihoods (Giudici & Green 1999, Biometrika
-86; Deshpande, Garofalakis & Jordan 2001, UAI).
+An edge may be added if its ends are separated by their common neighbours. It may be removed if the
+common neighbours of its ends are all joined to each other. The graph then remains decomposable, and
+its likelihood changes by a combination of four saturated likelihoods (Giudici & Green 1999,
+Biometrika 86; Deshpande, Garofalakis & Jordan 2001, UAI).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NEGLIGIBLE = 60.0  # graphs with a criterion above the minimum plus this have no
 def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores:
     """Add or drop edges while ``-2 log-likelihood + k parameters`` decreases.
 
-    The search starts from the empty graph. Each step changes the edge that decreases the criterion
-    most.
+    The search starts from the empty graph. Each step changes the edge for which the criterion
+    decreases most.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def _possible_steps(
 ) -> list[tuple[int, float, float]]:
     """Return the edges that can be changed, with the changes in log-likelihood and parameters.
 
-    An edge is given by its position in `pairs`; `neighbours` contains the bit set of each
-    predictor's neighbours.
+    Edges are returned as positions in `pairs`. `neighbours` contains a bit set of the neighbours of
+    each predictor.
     """
     steps = []
     for edge, (i, j) in enumerate(pairs):
@@ -122,12 +122,12 @@ def _separates(mask: int, i: int, j: int, neighbours: list[int]) -> bool:
 def _make_record(
     pairs: np.ndarray, visited: list[tuple], least_criterion: float, k: float
 ) -> GraphScores:
-    """Return the scores of the distinct visited graphs, without graphs of negligible weight.
+    """Return the scores of the distinct visited graphs, except those with negligible weight.
 
-    `visited` contains, for each graph, the edges before a step (E,), the edge that the step changes
+    For each graph, `visited` contains the edges before a step (E,), the edge that the step changes
     (-1 for none), the log-likelihood and the number of parameters. `least_criterion` is the
-    criterion of the best graph. `pairs` has shape (E, 2). `n_graphs` of the record is the number of
-    distinct graphs.
+    smallest criterion of all graphs. `pairs` has shape (E, 2). The attribute `n_graphs` of the
+    result is the number of distinct graphs.
     """
     keys = set()  # edges of all visited graphs, as bits
     # edges, log-likelihood, parameters; by key

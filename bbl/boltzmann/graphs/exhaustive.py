@@ -1,15 +1,17 @@
 """All graphical models for a small number of predictors, with their exact likelihoods.
 
 The model of a graph contains all terms of predictors that are joined pairwise. A *simplicial*
-predictor, whose neighbours are all joined to each other, is split off: the log-likelihood is the
-remaining graph's plus the predictor's given its neighbours, which is a difference of two saturated
-log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are split up
-completely; otherwise the remaining *core*, such as a cycle of four, is fitted numerically, once for
-all graphs with this core. No graph fits better than its supergraphs with one more edge; graphs for
-which this bound is too low for their number of parameters are not fitted.
+predictor is one whose neighbours are all joined to each other. It is split off: the log-likelihood
+is the remaining graph's plus the predictor's given its neighbours, which is a difference of two
+saturated log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are
+split up completely. Otherwise, the remaining *core*, such as a cycle of four predictors, is fitted
+numerically, once for all graphs that share this core. No graph fits better than its supergraphs
+with one more edge. Graphs for which this bound is too low for their number of parameters are not
+fitted.
 
 Sets of predictors and sets of edges are *bit sets*: integers with bit i for predictor i, or for
-edge i in the list of all pairs. A graph of all predictors is numbered by its set of edges.
+edge i in the list of all pairs. The number of a graph of all predictors is the bit set of its
+edges.
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ class _Splitter:
         self._splits: dict[Graph, tuple[Graph, float]] = {(0, 0): ((0, 0), 0.0)}
 
     def split(self, graph: Graph) -> tuple[Graph, float]:
-        """Return a graph's core, or (0, 0), and the log-likelihood of the split-off predictors."""
+        """Return a graph's core and the log-likelihood of the predictors that were split off.
+
+        The core is (0, 0) if the graph was split up completely.
+        """
         if graph not in self._splits:
             simplicial = self._split_simplicial(graph)
             if simplicial is None:
@@ -77,8 +82,8 @@ class _Splitter:
     def _split_simplicial(self, graph: Graph) -> tuple[Graph, int, int] | None:
         """Return the graph without its first simplicial predictor i, and two bit sets.
 
-        The first set contains i and its neighbours, the second only the neighbours. Returns None
-        for graphs without simplicial predictors.
+        The first bit set contains i and its neighbours, and the second only the neighbours. Returns
+        None for graphs without simplicial predictors.
         """
         vertices, edges = graph
         for i in members(vertices):
@@ -102,7 +107,7 @@ class _Splitter:
         )
 
     def cliques(self, graph: Graph) -> list[int]:
-        """Return the (maximal) cliques of a graph as bit sets."""
+        """Return the maximal cliques of a graph as bit sets."""
         vertices, edges = graph
         joined = [
             mask
@@ -188,10 +193,11 @@ def all_graphs(
 
 
 def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
-    """Return an upper bound (graphs,) on the log-likelihood of each graph, by graph number.
+    """Return upper bounds (graphs,) on the log-likelihoods of graphs, in order of graph number.
 
-    `log_likelihoods` (graphs,) is nan for graphs that are not fitted. The bound is the
-    log-likelihood for fitted graphs, else the smallest bound of the supergraphs with one more edge.
+    `log_likelihoods` (graphs,) is nan for graphs that are not fitted. For fitted graphs, the bound
+    is the log-likelihood. For other graphs, it is the smallest bound of the supergraphs with one
+    more edge.
     """
     bounds = log_likelihoods.copy()
     graph_numbers = np.arange(len(log_likelihoods))
@@ -211,7 +217,7 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
 def _within_reach(
     log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int
 ) -> np.ndarray:
-    """Return the numbers of unfitted graphs that may be listed or have non-negligible weight.
+    """Return the unfitted graphs, by number, that may be listed or have non-negligible weight.
 
     `log_likelihoods` (graphs,) is nan for graphs that are not fitted; `n_parameters` has the same
     shape. The `n_best` graphs are listed. Graphs are sorted by their bounds on the criterion.

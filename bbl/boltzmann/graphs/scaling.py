@@ -1,4 +1,4 @@
-"""Iterative proportional fitting of many graphical models to one table at once.
+"""Iterative proportional fitting of many graphical models to the same table.
 
 Each axis of the table is a predictor. A *clique* is a maximal term of a model: a set of axes with a
 margin that the model fits exactly. B is the number of models that are fitted together. A *sweep*
@@ -20,7 +20,7 @@ CELLS_AT_ONCE = 2**21  # maximum number of cells of models that are fitted toget
 
 
 def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.ndarray:
-    """Return the maximised log-likelihoods of log-linear models, or nan if not converged.
+    """Return the maximised log-likelihoods of log-linear models, or nan if a fit did not converge.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def _models_by_clique(
 def _sweep(
     p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]
 ) -> np.ndarray:
-    """Scale the probabilities `p` (.., B) of the models to each of their margins, in place.
+    """Scale the probabilities `p` (.., B) of the models to each of their margins in turn, in place.
 
     Returns the largest differences (B,) between fitted and observed margins before scaling.
     `observed` (..) contains the proportions of rows in the cells of the table.

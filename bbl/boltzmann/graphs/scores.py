@@ -34,9 +34,9 @@ class GraphScores:
     edges : ndarray of bool, shape (G, E)
         Whether each graph has each edge.
     log_likelihood : ndarray, shape (G,)
-        Maximised log-likelihood of each graph's model.
+        Maximised log-likelihood of the model of each graph.
     n_parameters : ndarray, shape (G,)
-        Number of parameters, whether estimable or not.
+        Number of parameters, including those that are not estimable.
     n_graphs : int
         Number of graphs compared, including graphs with negligible weight.
     is_exhaustive : bool
@@ -56,7 +56,7 @@ class GraphScores:
 
 
 class Margins:
-    """Marginal tables of sets of predictors and their likelihoods, each computed once.
+    """Marginal tables and likelihoods of sets of predictors, computed only once.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class Margins:
         return self._log_likelihoods[mask]
 
     def counts(self, mask: int) -> np.ndarray:
-        """Return the counts of a set of predictors as a table, with axes in increasing order."""
+        """Return the table of counts of a set of predictors, which are in increasing order."""
         axes = members(mask)
         shape = [self.n_levels[i] for i in axes]
         cells = np.ravel_multi_index(
@@ -93,7 +93,7 @@ class Margins:
         return np.bincount(cells, self.rows.weights, int(np.prod(shape))).reshape(shape)
 
     def _positive_counts(self, mask: int) -> np.ndarray:
-        """Return the positive counts, in cell order, of a set of predictors."""
+        """Return the positive counts in the table of a set of predictors, in cell order."""
         cells = np.zeros(self.rows.n, dtype=np.intp)
         n_cells = 1
         for i in members(mask):

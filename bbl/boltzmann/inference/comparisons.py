@@ -46,9 +46,9 @@ def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = Non
 
     Fields of predictors without interactions are tested with level counts (see
     `_with_odds_ratios`). Other parameters have Wald tests under the same conditions as in
-    `compare_pooled`, so that the same kind of test is used for both tables if there are two groups.
-    `pooled` is the evidence of all rows; without it, the information in each group is computed from
-    the group's own estimates only.
+    `compare_pooled`. With two groups, both tables therefore use the same kind of test. `pooled` is
+    the evidence from all rows. Without it, the information in each group is computed from the
+    group's own estimates only.
     """
     if one.survey is not None:
         return _compare_under_design(one, other)
@@ -74,14 +74,14 @@ def compare_groups(one: Evidence, other: Evidence, pooled: Evidence | None = Non
 def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]:
     """Test the differences between each group and the pooled fit.
 
-    For predictors without interactions, a group's log odds equal the pooled log odds if and only if
-    they equal the log odds of the other groups together, so their fields are tested against all
-    other groups. Interacting predictors have separate Wald tests, because couplings may be equal in
-    two groups and differ from the pooled coupling (Simpson's paradox). With too few rows for a Wald
-    test, the exact test against all other groups is used. Exact distributions are conditional on
-    the margins. The difference between a coupling and the pooled coupling depends on the margins,
-    so confidence limits are not available for such couplings. Exact tests do not apply to models
-    with structural zeros.
+    If a predictor has no interactions, its log odds in a group equal the pooled log odds if and
+    only if they equal the log odds in all other groups together. The fields of such predictors are
+    therefore tested against all other groups. Predictors with interactions have separate Wald
+    tests, because couplings may be equal in two groups and differ from the pooled coupling
+    (Simpson's paradox). If there are too few rows for a Wald test, the exact test against all other
+    groups is used. Exact distributions are conditional on the margins. The difference between a
+    coupling and the pooled coupling depends on the margins, so confidence limits are not available
+    for such couplings. Exact tests do not apply to models with structural zeros.
     """
     if pooled.survey is not None:
         return [
@@ -134,8 +134,8 @@ def _compare_under_design(
 ) -> Comparison:
     """Test the differences between two fits, which are dependent under a sampling design.
 
-    If `other` is the pooled fit, `rest` is the evidence of all other groups, and a parameter is
-    tested only if it has a test in all three.
+    If `other` is the pooled fit, `rest` is the evidence from all other groups. A parameter is then
+    tested only if it has a test in `one`, `other` and `rest`.
     """
     layout = one.layout
     kind = np.maximum(one.kind, other.kind)
@@ -200,11 +200,12 @@ def _merge_samples(samples: list[Sample]) -> Sample:
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None) -> np.ndarray:
     """Return a mask of parameters whose information is too small for a normal approximation.
 
-    The approximation is to the shift from the pooled fit. The information on a side is the smaller
-    of two values: the information in its own estimate, and the pooled fit's information, scaled to
-    the number of rows on this side. The first is large if rare levels happen to occur together more
-    often than expected; limits given only in this case would miss the true value. `sides` contains
-    a group, and all other groups together.
+    The approximation is applied to the shift from the pooled fit. `sides` contains the evidence
+    from a group, and from all other groups together. The information on each side is the smaller of
+    two values: the information in its own estimate, and the pooled fit's information, scaled to the
+    number of rows on this side. The first value is large if rare levels happen to occur together
+    more often than expected. If confidence limits were given only in this case, they would tend to
+    miss the true value.
     """
     layout = sides[0].layout
     least_information = np.where(
@@ -225,7 +226,7 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None
 
 
 def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> PowerSeries | None:
-    """Return the exact distribution of the difference in parameter k; see `Evidence.family`."""
+    """Return the exact distribution of the difference in parameter `k`; see `Evidence.family`."""
     one_family = one.family(k, finite)
     other_family = other.family(k, finite)
     # less: the distribution of the difference
@@ -259,14 +260,17 @@ class _FieldLimits:
 
     @cached_property
     def _shifts(self) -> dict[int, Shift | None]:
-        """Cache of shifts by field number; None if a side has no exact distribution."""
+        """Cache of shifts by field number.
+
+        The entry is None if one of the two sides has no exact distribution.
+        """
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
         """Convert a limit for the difference in field `k` (group minus rest) to one for the shift.
 
-        `Shift.at` uses the standard error of the shift to widen limits that are conditional on the
-        tables' margins.
+        Limits from exact tests are conditional on the margins of the tables. `Shift.at` widens them
+        using the standard error of the shift.
         """
         if k not in self._shifts:
             group_family, rest_family = (
@@ -292,10 +296,10 @@ def _with_odds_ratios(
 ) -> Comparison:
     """Return a comparison with level-count tests for the fields of uncoupled predictors.
 
-    Uncoupled predictors have no interactions. The test is based on the 2 x 2 table of the two
-    samples by level and reference level. If all observed and expected cell counts are at least
-    `CELL`, the log odds ratio ``ln(n_11 n_22 / (n_12 n_21))`` is treated as normal with variance
-    ``sum 1 / n`` over the four cells. Otherwise, Fisher's distribution is used.
+    The test is based on a 2 x 2 table of counts: the two samples by the level and the reference
+    level. If all observed and expected cell counts are at least `CELL`, the log odds ratio
+    ``ln(n_11 n_22 / (n_12 n_21))`` is treated as normal with variance ``sum 1 / n`` over the four
+    cells. Otherwise, Fisher's distribution is used.
 
     Parameters
     ----------
@@ -339,7 +343,7 @@ def _with_odds_ratios(
 def _fisher_family(
     uncoupled: set[int], cells: np.ndarray, other_family: Family, k: int, finite: bool
 ) -> PowerSeries | None:
-    """Return Fisher's distribution if field `k` is in `uncoupled`, else that of `other_family`.
+    """Return Fisher's distribution if field `k` is in `uncoupled`, else call `other_family`.
 
     `cells` (2, 2, D) contains counts of two samples by level and reference level; `finite` is the
     same as in `Evidence.family`.
@@ -366,7 +370,7 @@ def _limits_of_shift(
 ) -> np.ndarray:
     """Convert `limits` for the tested difference to limits for the shift from the pooled fit.
 
-    Both have shape (layout.size,), and are either all lower or all upper limits, for group `g`.
+    Both arrays have shape (layout.size,) and contain either lower or upper limits for group `g`.
     `counts` (K, 3, D) contains the `Evidence.counts` of all groups; `field_limits` is None if there
     are neither interactions nor structural zeros. Couplings with an exact test have no limits
     (nan).

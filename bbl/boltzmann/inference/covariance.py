@@ -45,14 +45,14 @@ __all__ = [
 class Covariances:
     """Covariance of each table (fields of a predictor, couplings of a pair) for each group.
 
-    Results are computed when first needed and then cached.
+    Results are computed on first access and then cached.
 
     Parameters
     ----------
     sample, estimate, engine
         The rows of all groups, and the fit to them.
     survey : SurveySample, optional
-        Sampling design of the rows; the covariances are then design covariances.
+        Sampling design of the rows. If given, design covariances are computed.
     kept : KeptRows, optional
         The same rows, if they are a random sample of the fitted rows.
 
@@ -86,9 +86,9 @@ class Covariances:
         site_theta: np.ndarray | None = None,
         theta: np.ndarray | None = None,
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of rows on their fit, and the rows in the form that was fitted.
+        """Return the influence of rows on their fit, and the rows in the form used for the fit.
 
-        `theta` contains the parameters of the fit, which are used if `rows` is a random sample.
+        `theta` contains the fitted parameters, which are used if `rows` is a random sample.
         """
         if self._kept is not None and theta is not None:
             # equal rows are not merged, because each row has its own probability of being drawn
@@ -112,7 +112,7 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return the next item of `results` for each group, or `placeholder` if it has no rows."""
+        """Return the next of `results` for each group with rows, and `placeholder` for others."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
@@ -120,8 +120,8 @@ class Covariances:
     def group(self) -> list[list[np.ndarray]]:
         """Covariance matrices of each group's tables; nan for groups without rows.
 
-        There is a matrix for the fields of each of the m predictors, followed by a matrix for each
-        pair.
+        The matrices for the fields of the m predictors are followed by the matrices for the
+        couplings of the pairs.
         """
         if self.deviations is not None:
             return [_covariance_by_table(self.layout, own) for own in self.deviations]
@@ -150,9 +150,10 @@ class Covariances:
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
-        """Like `group`, for the differences from the pooled fit; None without a pooled fit.
+        """Covariances of the differences from the pooled fit, in the form of `group`, or None.
 
-        The estimates are dependent, because a group's rows are part of the pooled rows.
+        The result is None without a pooled fit. The estimates are dependent, because the pooled
+        rows include each group's rows.
         """
         if self._parameters.pooled is None:
             return None
@@ -174,10 +175,10 @@ class Covariances:
 
     @cached_property
     def composite(self) -> list[tuple[float, float]]:
-        """Each group's log pseudo-likelihood and effective number of parameters.
+        """Log pseudo-likelihood and effective number of parameters of each group.
 
-        The log pseudo-likelihood is summed over complete rows. The list is empty for methods with
-        another likelihood.
+        The log pseudo-likelihood is summed over complete rows. The list is empty for methods that
+        do not maximise the pseudo-likelihood.
         """
         if self._survey is not None:
             return []
@@ -191,7 +192,7 @@ class Covariances:
         return self._for_all_groups(values, (0.0, 0.0)) if values else []
 
     def _composite_of_sample(self) -> list[tuple[float, float]]:
-        """Return `composite`, with the number of parameters estimated from a random sample.
+        """Return `composite`, but estimate the number of parameters from a random sample.
 
         The log pseudo-likelihood is summed over all rows.
         """
@@ -210,10 +211,10 @@ class Covariances:
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:
-        """Matrices E (u, layout.size) under a sampling design, else None.
+        """A matrix E (u, layout.size) for each group under a sampling design, else None.
 
-        ``E'E`` is the covariance of a group's parameters. Each row belongs to one of u clusters or
-        replicates (see `bbl.boltzmann.inference.survey`).
+        ``E'E`` is the covariance of the group's parameters. Each row belongs to one of u clusters
+        or replicates (see `bbl.boltzmann.inference.survey`).
         """
         if self._survey is None:
             return None
@@ -234,7 +235,7 @@ class Covariances:
     def between(self, g: int, other: int) -> list[np.ndarray]:
         """Return the covariances of the difference between two groups, which may share clusters.
 
-        The groups have no rows in common.
+        The groups must not have rows in common.
         """
         if self.deviations is not None:
             return _covariance_by_table(self.layout, self.deviations[g] - self.deviations[other])
@@ -248,10 +249,11 @@ class Covariances:
 def sampled_terms(
     influence: RowInfluence, rows: Sample, expansion: np.ndarray | None
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariance of each table from a random sample, and errors of standard errors.
+    """Return the covariance of each table from a random sample, and the errors of standard errors.
 
-    Rows are drawn with probability ``1 / expansion`` and have weight w. With their influences psi,
-    the relative error (layout.size,) of a standard error is ``sqrt(sum (1 - 1/expansion) w^2 (psi^2
+    Rows are drawn with probability ``1 / expansion`` and have weight w. If psi are their
+    influences, the relative error (layout.size,) of a standard error is ``sqrt(sum (1 -
+    1/expansion) w^2 (psi^2
     - mean)^2) / (2 sum w psi^2)``, where ``mean`` is the mean of psi^2. This does not include the
       error in the Hessians.
     """
@@ -291,11 +293,11 @@ GroupInfluences = list[tuple[RowInfluence, Sample]]
 def sandwich_of_shift(
     layout: Layout, groups: GroupInfluences, pooled: RowInfluence
 ) -> list[list[np.ndarray]]:
-    """Return each group's covariances, by table, of the difference from the pooled fit.
+    """Return the covariances, by table, of each group's difference from the pooled fit.
 
-    `groups` contains the influence and the rows of each group with rows, in order; `pooled` is the
-    influence for the pooled fit. If psi and psi_0 are the influences of a row of weight w on the
-    group's fit and the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' +
+    `groups` contains the influence and the rows of each group that has rows, in order. `pooled` is
+    the influence for the pooled fit. If psi and psi_0 are the influences of a row of weight w on
+    the group's fit and the pooled fit, the covariance is ``sum_in w (psi - psi_0)(psi - psi_0)' +
     sum_out w psi_0 psi_0'``, over the rows inside and outside the group.
     """
     pooled_terms = []
@@ -368,8 +370,8 @@ def difference_terms(
         Covariance matrices of the m tables of fields, followed by one table of couplings per pair.
     is_estimable : ndarray of bool, shape (layout.size,)
         Parameters that are estimable from the rows of both groups. Other parameters are determined
-        only by the penalty: their levels, or pairs of levels, do not occur in a group, or their
-        predictors are copies of others.
+        only by the penalty, because their levels (or pairs of levels) do not occur in a group, or
+        because their predictors are copies of other predictors.
 
     Raises
     ------
@@ -396,13 +398,13 @@ def difference_terms(
 
 
 def occurring(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return, for each parameter (layout.size,), whether all levels that it compares occur.
+    """Return a mask (layout.size,) of the parameters for which all compared levels occur.
 
     `layout` must not have terms of three or more predictors, which are not supported in fits of
     P(group | row). A field compares a level with the reference level; if its predictor interacts
-    with another, only in rows where the other has its reference level. A coupling compares the four
-    combinations of two levels and the reference levels. The values of a numeric predictor need not
-    occur.
+    with another one, the comparison is made in rows where the other predictor has its reference
+    level. A coupling compares the four combinations of two levels and the reference levels. The
+    values of a numeric predictor need not occur.
     """
     is_number = layout.is_number
     # numbers have one level here, and are repeated at both levels afterwards
@@ -433,10 +435,10 @@ def bootstrap(
     rng: np.random.Generator,
     workers: int,
 ) -> np.ndarray:
-    """Return refits (nboot, K, layout.size) to samples from the fitted models, of the same size.
+    """Return the parameters (nboot, K, layout.size) of refits to samples from the fitted models.
 
-    This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate has its
-    own random generator. Values that are missing in the data are also missing in the replicates.
+    This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5). Samples have as many
+    rows as the data, and the same values are missing. Each replicate has its own random generator.
     The weights of `sample` must be integers.
     """
     layout = estimate.parameters.layout
@@ -465,7 +467,7 @@ def bootstrap(
 
 
 def _replicate(models: list, shapes: list, engine: Engine, rng) -> list[np.ndarray]:
-    """Return the parameters (layout.size,) of each group, refitted to rows drawn from its model.
+    """Refit each group to rows drawn from its model, and return the parameters (layout.size,).
 
     `models` contains the layout, fields, couplings and higher-order terms of each group; `shapes`
     contains the number of rows and the mask (rows, m) of missing values, or None.

@@ -1,4 +1,4 @@
-"""Exact likelihood ratio tests of nested log-linear models, given enough rows.
+"""Exact likelihood ratio tests of nested log-linear models, if there are enough rows.
 
 The *margin* of a term is the table of counts of its predictors, summed over all other predictors.
 """
@@ -49,7 +49,7 @@ class ExactRatio:
 
 @dataclass(frozen=True)
 class SparseMargin:
-    """A margin with too few rows for a likelihood ratio test, given by its predictors and group."""
+    """A margin that has too few rows for a likelihood ratio test: its predictors and its group."""
 
     group: int
     scope: Term
@@ -62,7 +62,7 @@ def exact_ratio_test(
     engine: Engine,
     scores: Sequence[np.ndarray | None] | None = None,
 ) -> ExactRatio | SparseMargin:
-    """Test by the exact likelihood whether terms can be dropped, or made linear in level scores.
+    """Test whether terms can be dropped or made linear in level scores, using the exact likelihood.
 
     Parameters
     ----------
@@ -79,16 +79,16 @@ def exact_ratio_test(
 
     Notes
     -----
-    The chi-squared distribution is used if each group with rows meets three conditions. First,
+    The chi-squared distribution is used if three conditions hold in each group with rows. First,
     Cochran's rule (`bbl.stats.goodness.is_sparse`) holds in the margins of the largest terms of the
     larger model that share a predictor with a dropped term; expected counts are computed from the
     terms of the smaller model within the margin. Second, the margins of dropped terms have no empty
-    cell where rows are expected. Third, each predictor of a dropped term has 15 rows for each
-    parameter of the log odds of a level. A test at 5 % then rejects at most 6.2 % of tables from
-    the smaller model (`benchmarks.studies.likelihood`). Checking only the margins of the dropped
-    terms is not sufficient: with two rows in each of many strata, the ratio for a pair is twice as
-    large as it should be, however many rows its own margin has (Neyman & Scott 1948, Econometrica
-    16).
+    cell where rows are expected. Third, for each predictor of a dropped term, there are at least 15
+    rows per parameter in the log odds of a level. A test at the 5 % level then rejects at most 6.2
+    % of tables drawn from the smaller model (`benchmarks.studies.likelihood`). It is not sufficient
+    to check only the margins of the dropped terms. With two rows in each of many strata, for
+    example, the ratio for a pair is twice as large as it should be, regardless of the number of
+    rows in the pair's own margin (Neyman & Scott 1948, Econometrica 16).
     """
     from scipy.stats import chi2
 
@@ -122,7 +122,7 @@ def exact_ratio_test(
 def smaller_layout(
     layout: Layout, kept: np.ndarray, scores: Sequence[np.ndarray | None] | None
 ) -> Layout:
-    """Return the layout of the smaller model: the `kept` (T,) terms, with level `scores`."""
+    """Return the layout of the smaller model, with the `kept` (T,) terms and level `scores`."""
     scopes = layout.scopes[layout.m :]
     terms = [scope for scope, is_kept in zip(scopes, kept, strict=True) if is_kept]
     return Layout(layout.n_levels, terms, layout.support, layout.n_ordered, scores)
@@ -133,10 +133,10 @@ def _find_sparse_margin(
 ) -> Term | None:
     """Return the predictors of the first margin with too few rows to test the `dropped` terms.
 
-    Dropped terms have fewer couplings, or none, in the smaller model. Returns None if all margins
-    have enough rows. The rules are given in the notes of `exact_ratio_test`. A single predictor is
-    returned if there are too few rows for the parameters of its conditional distribution given the
-    others.
+    Dropped terms have fewer couplings in the smaller model, or none. The result is None if all
+    margins have enough rows. The rules are given in the notes of `exact_ratio_test`. A single
+    predictor is returned if there are too few rows for the parameters of its conditional
+    distribution given the others.
     """
     tested_predictors = {i for term in dropped for i in term}
     # mask: regressors of each predictor; n_levels: numbers of levels of regressors
@@ -195,9 +195,9 @@ def _fit_margin(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the observed margin of the predictors in `scope`, and its expectation under `terms`.
 
-    The expectation uses the level scores of the smaller model. Margins have one axis for each
-    predictor. `terms` contains sets of predictors in `scope`, including single predictors. The
-    expected counts of impossible cells are zero.
+    Expected counts are computed with the level scores of the smaller model. Margins have one axis
+    for each predictor. `terms` contains sets of predictors in `scope`, including single predictors.
+    The expected counts of impossible cells are zero.
     """
     n_levels = layout.n_levels[list(scope)]
     axis_of = {i: axis for axis, i in enumerate(scope)}

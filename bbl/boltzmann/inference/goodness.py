@@ -1,4 +1,4 @@
-"""Contingency tables under maximum-likelihood models: fitted counts, leverages, df and bootstrap.
+"""Fitted counts, leverages, degrees of freedom and the bootstrap for fitted contingency tables.
 
 A *cell* is a state of all predictors; cells are listed in lexicographic order.
 """
@@ -46,7 +46,8 @@ class GroupCells:
     observed : ndarray, shape (n,)
         Weight of the rows in each cell.
     fitted : ndarray, shape (n,)
-        Expected counts; 0 in cells that are impossible or have a fitted probability of zero.
+        Expected counts, which are 0 in impossible cells and in cells with a fitted probability of
+        zero.
     rank : int
         Number of estimable parameters.
     """
@@ -57,9 +58,7 @@ class GroupCells:
 
     @property
     def df(self) -> int:
-        """Degrees of freedom: the number of cells with positive fitted counts, minus 1 and the
-        rank.
-        """
+        """Degrees of freedom: the number of cells with positive fitted counts, minus rank and 1."""
         return int((self.fitted > 0.0).sum()) - 1 - self.rank if self.fitted.any() else 0
 
 
@@ -90,7 +89,7 @@ def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
 def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
     """Return the cells of a group, given its observed counts (n,) and its fit.
 
-    If the rank of the fit is None, all parameters are estimable.
+    All parameters are taken as estimable if the fit does not contain a rank.
     """
     _, probabilities = table.log_partition(fit.theta)
     if fit.rank is not None:  # some parameters are not estimable: the fit may be at the boundary
@@ -144,12 +143,12 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
 def simulated_statistics(
     cells: list[GroupCells], layout: Layout, engine: Engine, n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return `goodness_statistics` (n, 3) of `n` tables drawn from the fits and refitted.
+    """Draw `n` tables from the fits, refit them, and return their `goodness_statistics` (n, 3).
 
     Columns are the likelihood ratio G2, Pearson's X2 and the Freeman-Tukey statistic, each summed
-    over groups. `cells` contains the cells of each group; groups without fitted counts contribute
-    nothing. This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5); each replicate
-    has its own random generator.
+    over groups. `cells` contains the cells of each group; groups without fitted counts are ignored.
+    This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5). Each replicate has its
+    own random generator.
     """
     groups = [
         (StateTable(layout.of_group(g)), group)

@@ -27,7 +27,7 @@ __all__ = ["JointTests"]
 
 
 class JointTests:
-    """Wald tests based on the Fisher information about all groups.
+    """Wald tests based on the joint Fisher information of all groups.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ class JointTests:
     engine : Engine
         An engine that fits all groups jointly.
     survey : SurveySample, optional
-        The sampling design of the rows. Tests then use the design covariance. The working
-        covariance for design effects is the inverse Fisher information, scaled to the effective
-        number of rows.
+        The sampling design of the rows. If given, tests use the design covariance, and design
+        effects are relative to the inverse Fisher information, scaled to the effective number of
+        rows.
 
     Attributes
     ----------
@@ -85,18 +85,18 @@ class JointTests:
     def corrected_ratio(
         self, ratio: float, dropped: np.ndarray, df: int, small: np.ndarray
     ) -> CorrectedTest:
-        """Return the design-corrected test of a likelihood ratio for dropping some parameters.
+        """Return the design-corrected likelihood ratio test for dropping some parameters.
 
-        The ratio for all rows is scaled to their effective number, like the working covariance.
-        Parameters that separate groups have no covariance; if such parameters exist, design effects
-        are computed for one Newton step from the smaller model, where all parameters have a
-        covariance.
+        The ratio for all rows is scaled to the effective number of rows, like the working
+        covariance. Parameters that separate groups have no covariance. If there are such
+        parameters, design effects are computed for one Newton step from the smaller model, where
+        all parameters have a covariance.
 
         Parameters
         ----------
         ratio : float
         dropped : ndarray of bool, shape (size,)
-            Parameters that are not in the smaller model of any group.
+            Parameters that are in no group's smaller model.
         df : int
             Degrees of freedom of the ratio.
         small : ndarray, shape (K, 1 + size)
@@ -131,11 +131,11 @@ class JointTests:
         return rao_scott(ratio * self._effective_share, effects, self._survey.df)
 
     def of_group(self, g: int) -> Comparison:
-        """Test the parameters of group `g` minus those of the reference group."""
+        """Test the differences between the parameters of group `g` and the reference group."""
         return self.between(g, self.influence.reference)
 
     def between(self, a: int, b: int) -> Comparison:
-        """Test the parameters of group `a` minus the parameters of group `b`."""
+        """Test the differences between the parameters of groups `a` and `b`."""
         if (a, b) not in self._comparisons:
             # theta (size,), which are estimable (size,), covariances by table
             difference = self.influence.between(a, b)

@@ -1,8 +1,8 @@
-"""Nested models: tests of the terms in the larger model that are missing from the smaller one.
+"""Tests of nested models, which compare a larger model with a smaller one that lacks some terms.
 
 K, D and q are the numbers of groups, non-reference levels and tested couplings. A *site solution*
-(D, 1 + D) contains the intercept and the couplings of each non-reference level as estimated at its
-site, before the two estimates of each coupling are averaged.
+(D, 1 + D) contains the intercept and the couplings of each non-reference level, as estimated at its
+own site, before the two estimates of each coupling are averaged.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ Groups = Sequence[tuple[Sample, SurveySample | None]]
 
 @dataclass(frozen=True)
 class RatioTest:
-    """Test of the pairs that are missing from the smaller model.
+    """Result of testing all pairs that are missing from the smaller model at once.
 
     Attributes
     ----------
     statistic : float
-        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan if
-        nothing was tested.
+        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan without a
+        test.
     df : int
         Number of couplings that are missing from the smaller model, over all groups; for the exact
         likelihood, the difference in rank.
     p : float
         nan if nothing was tested.
     refused : list of (int, int, int, Kind)
-        Group, both predictors and reason for each table of couplings that cannot be tested.
+        Group, both predictors and the reason, for each table of couplings that cannot be tested.
     """
 
     statistic: float
@@ -75,9 +75,9 @@ class TermTests:
     tested : int
         Number of terms with a test, over all groups.
     p : float
-        The smallest p-value times the number of tested terms, at most 1; nan if nothing was tested.
+        The smallest p-value times the number of tested terms, capped at 1; nan without a test.
     refused : list of (int, tuple of int, Kind)
-        Group, predictors and reason for each term without a test.
+        Group, predictors and the reason, for each term that was not tested.
     sparse : SparseMargin or None
         Reason why the exact likelihood ratio is unreliable.
     """
@@ -99,14 +99,14 @@ def nested_test(
 ) -> RatioTest | TermTests:
     """Test whether terms can be dropped from a model, or made linear in level scores.
 
-    The null hypothesis is that in all groups, the couplings of terms that are not `kept` are zero
+    Under the null hypothesis, the couplings of terms that are not `kept` are zero in all groups,
     and the others are linear in the smaller model's level `scores`, in the form used by `Layout`.
-    With enough rows, this is a likelihood ratio test, based on the exact likelihood
-    (`exact_ratio_test`) if the engine supports it, otherwise on the pseudo-likelihood for models of
-    pairs (`ratio_test`). Otherwise, each term is tested separately in the larger model, by its
-    joint Wald test or exact conditional tests of its couplings, with Bonferroni's correction. The
-    arguments are the same as in `ratio_test`, but `kept` (T,) has an entry for each of the T terms
-    of all orders.
+    If there are enough rows, a likelihood ratio test is used. It is based on the exact likelihood
+    (`exact_ratio_test`) if the engine supports it, and otherwise on the pseudo-likelihood for
+    models of pairs (`ratio_test`). If there are too few rows, each term is tested separately in the
+    larger model, by a joint Wald test or by exact conditional tests of its couplings, with
+    Bonferroni's correction. The arguments are the same as in `ratio_test`, except that `kept` (T,)
+    has an entry for each of the T terms of all orders.
     """
     sparse = None
     small_layout = smaller_layout(layout, kept, scores)
@@ -162,7 +162,7 @@ def _test_ratio_under_design(
     engine: Engine,
     ratio: ExactRatio,
 ) -> RatioTest:
-    """Return the exact ratio test of effective rows with the Rao-Scott correction.
+    """Return the exact likelihood ratio test for effective rows, with the Rao-Scott correction.
 
     The arguments are the same as in `nested_test` and `ratio_test`.
     """
@@ -189,19 +189,20 @@ def _correct_ratio(
     deviations: list[np.ndarray],
     surveys: list,
 ) -> tuple[float, int, float]:
-    """Return a working ratio divided by its mean design effect, its df, and the Rao-Scott p-value.
+    """Return the ratio divided by its mean design effect, the df, and the Rao-Scott p-value.
 
-    Design effects, i.e. the inflation of variances by the sampling design, are the eigenvalues of
-    ``working^-1 E'E`` for all groups together.
+    A design effect is the ratio of a variance under the sampling design to the variance without it.
+    Design effects are the eigenvalues of ``working^-1 E'E`` for all groups together.
 
     Parameters
     ----------
     working : list of ndarray, shape (q, q)
-        For each group, the covariance of its q dropped parameters without the sampling design, for
-        which the ratio would have a chi-squared distribution.
+        For each group, the covariance of its q dropped parameters without the sampling design. With
+        this covariance, the ratio would have a chi-squared distribution.
     deviations : list of ndarray, shape (u, q)
-        For each group, the matrix E, where ``E'E`` is the parameters' covariance under the design.
-        Its rows are the same clusters or replicates in all groups, which are therefore dependent.
+        For each group, a matrix E such that ``E'E`` is the parameters' covariance under the design.
+        The rows of E are the same clusters or replicates in all groups, so the groups are
+        dependent.
     surveys : list of SurveySample
         Sampling designs of all groups.
     """
@@ -223,12 +224,12 @@ def tied_terms(layout: Layout, small_layout: Layout) -> list[tuple[int, ...]]:
 
 
 def zero_contrasts(layout: Layout, small_layout: Layout, positions: np.ndarray) -> np.ndarray:
-    """Return the combinations (q, r) of parameters that are zero in the smaller model.
+    """Return the linear combinations (q, r) of parameters that are zero in the smaller model.
 
     `positions` (q,) contains the parameters' positions in the larger model; other parameters are
-    not used. The combinations are of free parameters: parameters of terms that are missing from the
-    smaller model are tested themselves; others are compared with the first parameter that shares a
-    free parameter with them in the smaller model.
+    not used. Parameters of terms that are missing from the smaller model are themselves zero. Each
+    of the other parameters is compared with the first parameter that shares a free parameter with
+    it in the smaller model.
     """
     identity = ScoreMap(np.arange(layout.size), np.ones(layout.size), layout.size)
     large = score_map(layout) or identity
@@ -274,8 +275,8 @@ def ratio_test(
     groups : sequence of K pairs of a Sample and a SurveySample or None
         Training rows without missing values and their sampling design, for each group.
     layout : Layout
-        Layout of the larger model, with pairs only. All predictors have at least two levels,
-        because a second level is added to constant predictors.
+        Layout of the larger model, which has pairs only. All predictors have at least two levels;
+        constant predictors have been given a second one.
     theta : ndarray, shape (K, layout.size)
         Fitted parameters of the larger model, with any penalty.
     kept : ndarray of bool, shape (P,)
@@ -289,16 +290,17 @@ def ratio_test(
 
     Notes
     -----
-    The null hypothesis is that in all groups, the couplings of pairs that are not `kept` are zero
+    Under the null hypothesis, the couplings of pairs that are not `kept` are zero in all groups,
     and the others are linear in the level `scores`. Both models are fitted without a penalty. The
     pseudo-likelihood is not a likelihood, because each pair contributes to the conditional
-    distributions of both its predictors. The statistic is therefore distributed as ``sum lambda_k
-    chi2_1``, where lambda_k are the eigenvalues of ``(H^-1)_dd^-1 V_dd``, H is the Hessian, V the
-    Godambe covariance and d the dropped couplings, or the contrasts of couplings that level scores
-    set to zero (Kent 1982; Varin, Reid & Firth 2011, section 2.3). The tail probability is computed
-    exactly. The test is refused if, by the rules of `bbl.boltzmann.inference.significance`, the
-    normal approximation is not accurate for one of these couplings. Under a sampling design, V is
-    the design covariance of all groups together, and the tail is computed by `rao_scott`.
+    distributions of both of its predictors. The statistic is therefore distributed as ``sum
+    lambda_k chi2_1``, where lambda_k are the eigenvalues of ``(H^-1)_dd^-1 V_dd``, H is the
+    Hessian, V the Godambe covariance and d the dropped couplings, or the contrasts of couplings
+    that level scores set to zero (Kent 1982; Varin, Reid & Firth 2011, section 2.3). The tail
+    probability is computed exactly. The test is not performed if the normal approximation is
+    inaccurate for one of these couplings, by the rules of `bbl.boltzmann.inference.significance`.
+    Under a sampling design, V is the design covariance of all groups together, and the tail is
+    computed by `rao_scott`.
     """
     small_layout = smaller_layout(layout, kept, scores)
     is_removed = _dropped_entries(layout, kept)
@@ -380,7 +382,7 @@ def ratio_test(
 def _site_contrasts(
     influence: Influence, small_layout: Layout, couplings_of_site: dict[int, np.ndarray]
 ) -> np.ndarray:
-    """Return combinations (q, r) of couplings that are zero at each site in the smaller model."""
+    """Return combinations (q, r) of couplings at each site that are zero in the smaller model."""
     from scipy.linalg import block_diag
 
     blocks = [
@@ -399,9 +401,9 @@ def _site_deviations(
     """Return the deviations (u, q) of a group's tested couplings under its sampling design.
 
     `couplings_of_site` marks the tested columns (D,) of each site's solution, as in
-    `Influence.site_coupling_covariance`. `sample` contains the effective rows; `influence` belongs
-    to the fit with the site solution ``influence.site_theta``. u is the number of clusters or
-    replicates.
+    `Influence.site_coupling_covariance`. `sample` contains the effective rows. `influence` is the
+    influence of these rows on the fit with the site solution ``influence.site_theta``. u is the
+    number of clusters or replicates.
     """
     layout = influence.layout
     positions = influence.site_coupling_positions(couplings_of_site)
@@ -437,7 +439,7 @@ def _site_deviations(
 
 
 def _dropped_entries(layout: Layout, kept: np.ndarray) -> np.ndarray:
-    """Return a mask (D, D) of the coupling matrix's entries for pairs that are not `kept` (P,)."""
+    """Return a mask (D, D) of the coupling matrix entries of pairs that are not `kept` (P,)."""
     is_dropped_pair = np.zeros((layout.m, layout.m), dtype=bool)
     i, j = layout.pairs[~kept].T
     is_dropped_pair[i, j] = is_dropped_pair[j, i] = True
@@ -452,8 +454,8 @@ def _pseudo_likelihood(
 
     For predictor i at level a in a row x, the log probability is ``h_i(a) + sum_j J_ij(a, x_j) - ln
     Z_i(x)``, with intercepts h and couplings J from the site solution `site_theta` (D, 1 + D). Both
-    are 0 at the reference level; J is also 0 within a predictor. All `sites` must have at least two
-    levels, because Z_i is not computed for constant predictors.
+    h and J are 0 at the reference level, and J is also 0 between levels of the same predictor. All
+    `sites` must have at least two levels, because Z_i is not computed for constant predictors.
     """
     varying = np.flatnonzero(layout.n_levels > 1)
     total = 0.0

@@ -1,4 +1,4 @@
-"""Wald tests of the means of numeric predictors: equal means and equal level effects."""
+"""Wald tests of whether numeric predictors have equal means and equal level effects."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class MeanTest:
     Attributes
     ----------
     scope : tuple of int
-        A numeric predictor, or a predictor and a numeric predictor whose mean depends on its level.
+        A numeric predictor, or a categorical predictor and a numeric predictor whose mean depends
+        on its level.
     statistic, p : float
         Statistic and p-value of the Wald test; nan if no coefficient is estimable.
     df : int
@@ -45,7 +46,7 @@ class MeanTest:
 
 @dataclass(frozen=True, eq=False)
 class NumberTests:
-    """Wald tests of the coefficients of the means, with sandwich covariances.
+    """Wald tests of the coefficients in the means of numeric predictors, with sandwich covariances.
 
     Attributes
     ----------
@@ -86,7 +87,7 @@ class NumberTests:
 
     @cached_property
     def _influence(self) -> LocationInfluence:
-        """Influences of rows on the coefficients."""
+        """Influence of each row on the coefficients."""
         return LocationInfluence(self.location)
 
     @cached_property
@@ -106,7 +107,7 @@ class NumberTests:
         return self.location.C[g][column, number]
 
     def _is_estimable(self, g: int) -> np.ndarray:
-        """Return a mask (d,) of the coefficients that are determined by the group's rows."""
+        """Return a mask (d,) of the coefficients that are estimable from the group's rows."""
         d = len(self._influence.coefficients[0])
         if not self.location.n[g]:
             return np.zeros(d, dtype=bool)
@@ -114,8 +115,9 @@ class NumberTests:
         return np.asarray(~moves.any(axis=1))
 
     def _deviations(self, g: int) -> np.ndarray:
-        """Return a matrix E (., d) such that ``E'E`` is the covariance of a group's coefficients;
-        it has a row for each row of the group, or for each cluster or replicate of the design.
+        """Return a matrix E (., d) such that ``E'E`` is the covariance of a group's coefficients.
+
+        E has a row for each row of the group, or for each cluster or replicate of the design.
         """
         rows = self.sample.group(g)
         influence = self._influence
@@ -146,9 +148,7 @@ class NumberTests:
         covariance: np.ndarray,
         is_estimable: np.ndarray,
     ) -> MeanTest:
-        """Test that a numeric predictor's mean at the reference levels, or a predictor's effects,
-        are zero.
-        """
+        """Test whether the mean at the reference levels, or a predictor's effects, are zero."""
         model = self.location.model
         number, column = self._influence.coefficients
         owner = -1 if len(scope) == 1 else scope[0]
@@ -170,8 +170,9 @@ class NumberTests:
 
 
 def _design_p(statistic: float, df: int, design_df: float) -> float:
-    """Return the p-value of a Wald statistic with the degrees of freedom of a sampling design, by
-    the F distribution of Korn & Graubard (1990).
+    """Return the p-value of a Wald statistic with the degrees of freedom of a sampling design.
+
+    The p-value is from the F distribution of Korn & Graubard (1990).
     """
     from scipy.special import fdtrc
 

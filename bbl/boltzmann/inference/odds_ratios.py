@@ -1,4 +1,4 @@
-"""Conditional log odds ratios of two predictors, and their variances, from their couplings.
+"""Conditional log odds ratios of two predictors and their variances, computed from couplings.
 
 A *scope* is the tuple of predictors of a table of parameters.
 """
@@ -129,7 +129,7 @@ class ConditionalRatio:
     Attributes
     ----------
     estimate, lower, upper : float
-        Infinite if a cell of the tables is empty; nan if there is a `reason`.
+        Infinite if a cell of the tables is empty; nan if `reason` is not empty.
     reason : str
         Reason why the interval is missing, or an empty string.
     """
@@ -152,9 +152,9 @@ def conditional_ratio(
     """Return a conditional estimate and exact confidence interval for one of `log_odds_ratios`.
 
     Rows that have the given levels of the modifiers, and the same values of the neighbours of i (or
-    j), form 2 x 2 tables with a common odds ratio. Given all margins, the first cells of these
-    tables have Fisher's distribution. Each tail includes the full probability of the observed
-    count, so the coverage is at least `level` (as in R's fisher.test for a single table).
+    j), form 2 x 2 tables with a common odds ratio. Conditional on all margins, the first cells of
+    these tables have Fisher's distribution. Each tail includes the full probability of the observed
+    count, so the coverage is at least `level`, as in R's fisher.test for a single table.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Permutation tests of pairs, permuting a predictor within strata of the pair's neighbours.
+"""Permutation tests of pairs, which permute one predictor within strata of the pair's neighbours.
 
 A *stratum* is a set of rows with the same values of the conditioning predictors.
 Predictor i has L_i levels; P is the number of tested pairs.
@@ -28,8 +28,8 @@ def permutation_tests(
     """Test the couplings of each pair in a group by permutations.
 
     If ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
-    Within strata of these neighbours, all permutations of the values of i are then equally
-    probable, and the p-value is exact for any counts (Phipson & Smyth 2010). The test uses the
+    All permutations of the values of i within strata of these neighbours are then equally probable,
+    and the p-value is exact, however small the counts are (Phipson & Smyth 2010). The test uses the
     generalised Cochran-Mantel-Haenszel statistic: observed minus expected counts, summed over
     strata, in the metric of their covariance.
 
@@ -48,8 +48,8 @@ def permutation_tests(
     Returns
     -------
     statistic, df, p : ndarray, shape (P,)
-        nan, 0 and nan if no two rows are in the same stratum, or if one of the two predictors does
-        not vary within strata.
+        These are nan, 0 and nan if no two rows are in the same stratum, or if one of the two
+        predictors does not vary within strata.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _test_pair(
 def _count_tables(
     sample: Sample, conditioned: np.ndarray, i: int, j: int, layout: Layout
 ) -> np.ndarray:
-    """Return counts (strata, L_i, L_j) of i by j, for the strata where both predictors vary."""
+    """Return the tables (strata, L_i, L_j) of i by j for strata where both predictors vary."""
     shape = int(layout.n_levels[i]), int(layout.n_levels[j])
     stratum_of_row = strata(sample.codes, conditioned)
     cell_of_row = (stratum_of_row * shape[0] + sample.codes[:, i]) * shape[1] + sample.codes[:, j]
@@ -141,10 +141,10 @@ def _cell_covariance(rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -
     """
 
     def spread(counts: np.ndarray) -> np.ndarray:
-        """Return the covariance (strata, L - 1, L - 1) of one random row's level indicators.
+        """Return the covariance (strata, L - 1, L - 1) of the level indicators of a random row.
 
-        One row is drawn per stratum. `counts` (strata, L) contains the margins of one predictor;
-        the reference level has no indicator.
+        One row is drawn from each stratum. `counts` (strata, L) contains the margins of one
+        predictor. The reference level has no indicator.
         """
         shares = counts[:, 1:] / total[:, None]
         return (
@@ -162,8 +162,8 @@ def _integer_margins(rows: np.ndarray, columns: np.ndarray) -> list[tuple[np.nda
     """Split the integer margins of strata into items for `_draw_tables`.
 
     `rows` has shape (strata, L_i) and `columns` (strata, L_j). All 2 x 2 tables form one item,
-    except tables with too many observations for numpy's hypergeometric draws. These and larger
-    tables are separate items.
+    except those with too many observations for numpy's hypergeometric draws. These exceptions and
+    all larger tables are separate items.
     """
     row_margins = np.rint(rows).astype(np.int64)
     column_margins = np.rint(columns).astype(np.int64)
@@ -181,7 +181,7 @@ def _draw_tables(
     """Return the non-reference cells (n, L_i - 1, L_j - 1) of n random tables, summed over strata.
 
     The margins `rows` (strata, L_i) and `columns` (strata, L_j) are an item from
-    `_integer_margins`: tables larger than 2 x 2 have a single stratum.
+    `_integer_margins`, which has a single stratum if the table is larger than 2 x 2.
     """
     from scipy.stats import random_table
 

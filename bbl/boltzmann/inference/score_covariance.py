@@ -58,21 +58,21 @@ class ScoreCovariance:
         Covariance of each group's coefficients if the groups are independent; otherwise, a single
         block of shape (K (1 + size), K (1 + size)).
     flat : list of ndarray, shape (1 + size, d)
-        For each block, d directions in the coefficients that are unidentified: along them, the fit
-        does not change or improves without bound. The block is then the covariance with some
-        coefficients held fixed.
+        For each block, the d unidentified directions of the coefficients. Along such a direction,
+        the fit does not change, or it improves without bound. The block is then the covariance with
+        some coefficients held fixed.
     note : str
         A sentence that describes the standard errors.
     unbounded : frozenset of (int, int)
-        Levels, as (predictor, code), of parameters that have no finite estimate but would have one
-        if all possible states occurred.
+        Levels, as (predictor, code), whose parameters have no finite estimate but would have one if
+        all possible states occurred in the rows.
     df : float
         Degrees of freedom of a t distribution; infinite without a sampling design.
     influences : tuple of ndarray
-        For each block, the influences (n, coefficients) of rows, if degrees of freedom are
-        estimated from them; otherwise empty.
+        For each block, the influences (n, coefficients) of rows. Empty unless degrees of freedom
+        are estimated from them.
     row_weights : tuple of ndarray, shape (n,)
-        Their weights.
+        Weights of the rows in `influences`.
     """
 
     blocks: list[np.ndarray]
@@ -87,9 +87,10 @@ class ScoreCovariance:
         """Return the degrees of freedom (...) of t distributions for functions with the given
         `gradients` (..., K, 1 + size).
 
-        They are those of the chi-square distribution with the same coefficient of variation as the
-        estimated variance, a sum over rows (Satterthwaite): few if the influences of rows have
-        heavy tails, as with skewed numeric predictors.
+        The chi-square distribution with these degrees of freedom has the same coefficient of
+        variation as the estimated variance, which is a sum over rows (Satterthwaite). The degrees
+        of freedom are small if the influences of rows have heavy tails, for example with skewed
+        numeric predictors.
         """
         if not self.influences:
             return self.df
@@ -109,8 +110,8 @@ class ScoreCovariance:
     def variances(self, gradients: np.ndarray) -> np.ndarray:
         """Return the variances (...) of functions with the given `gradients` (..., K, 1 + size).
 
-        Gradients are with respect to the coefficients. The variance of a function that changes in
-        an unidentified direction is nan.
+        Gradients are with respect to the coefficients. The variance is nan if the function changes
+        along an unidentified direction.
         """
         leading = gradients.shape[:-2]
         # (functions, blocks, coefficients of a block)
@@ -143,7 +144,7 @@ def score_covariance(
     estimate : Estimate
     engine : Engine
     has_fixed_shares : bool
-        Whether the class proportions are given instead of estimated from the rows.
+        Whether the class proportions are specified by the user instead of estimated from the rows.
     survey : SurveySample, optional
         The sampling design of the rows.
     is_sample : bool, default False
@@ -228,7 +229,7 @@ def _covariance_of_groups(
 
 
 def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
-    """Return the levels of parameters that are unidentified only because states are absent."""
+    """Return the levels whose parameters are unidentified only because some states do not occur."""
     if influence.determined.all():
         return set()
     return influence.layout.levels_of(
@@ -237,20 +238,22 @@ def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
 
 
 def _unit_vectors(is_determined: np.ndarray) -> np.ndarray:
-    """Return unit vectors (p, d) along the d unidentified coefficients out of p."""
+    """Return unit vectors (p, d) for the d unidentified coefficients among all p coefficients."""
     return np.eye(is_determined.size)[:, ~is_determined.ravel()]
 
 
 def _jacobian(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the derivatives (1 + size, size) of a group's coefficients by its parameters."""
+    """Return the Jacobian (1 + size, size) of a group's coefficients in terms of its parameters."""
     return np.vstack([-moments(layout, theta), np.eye(layout.size)])
 
 
 def _flat_directions(
     jacobian: np.ndarray, directions: np.ndarray, is_known: np.ndarray
 ) -> np.ndarray:
-    """Return directions (1 + size, d) of a group's coefficients along which the fit does not
-    change: `directions` (size, .) of the parameters, and parameters without a covariance.
+    """Return directions (1 + size, d) of coefficients along which a group's fit does not change.
+
+    These are the given `directions` (size, .) of the parameters, converted by the `jacobian`, and
+    the parameters without a covariance.
     """
     return np.hstack([jacobian @ directions, _unit_vectors(np.append(True, is_known))])
 
@@ -260,8 +263,8 @@ def _covariance_of_joint_fit(
 ) -> ScoreCovariance:
     """Return `score_covariance` for joint fits of P(group | row).
 
-    If class proportions are given, the intercepts are shifted so that they replace the observed
-    proportions. Because the covariance between the intercept of group g and its log proportion is
+    If class proportions are specified, they replace the observed proportions by a shift of the
+    intercepts. Because the covariance between the intercept of group g and its log proportion is
     ``1 / n_g``, the variance of the shifted intercept is the fitted variance minus ``1 / n_g``
     (Prentice & Pyke 1979).
     """
@@ -311,8 +314,8 @@ def _covariance_with_numbers(
     """Return `score_covariance` for groups with numeric predictors.
 
     The parameters of the numeric predictors follow those of the other predictors. The covariance is
-    the sum over rows of products of their influences, which is valid even if numeric predictors are
-    not normally distributed. If groups share a covariance matrix, they are not independent.
+    a sum over rows of products of influences, which is valid even if numeric predictors are not
+    normally distributed. Groups with a common covariance matrix are not independent.
     """
     from scipy.linalg import block_diag
 
@@ -488,11 +491,11 @@ def _covariance_under_design(
 
 
 def moments(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the means (size,) of a model's indicators, which form the gradient of ln Z.
+    """Return the means (size,) of a model's indicators, which are the gradient of ln Z.
 
     Predictors that are not connected by a term or a structural zero are independent, so each
-    connected component is summed separately: over all its states if it has structural zeros,
-    otherwise along a junction tree.
+    connected component is summed separately. Components with structural zeros are summed over all
+    of their states, and other components along a junction tree.
     """
     means = np.empty(layout.size)
     # `positions` are the positions of its parameters in the whole vector

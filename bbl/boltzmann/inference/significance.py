@@ -1,4 +1,4 @@
-"""Tests and confidence intervals for parameters at valid levels, or reasons for a missing test.
+"""Tests and confidence intervals for parameters, or the reasons why a test is not available.
 
 A *table* consists of the fields of a predictor or the couplings of a term. A *family* is the exact
 conditional distribution of a parameter, as a function of the parameter's value.
@@ -72,7 +72,7 @@ ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations
 
 
 class Kind(IntEnum):
-    """Kind of test for a parameter, or reason for a missing test, in order of caution."""
+    """Kind of test for a parameter, or reason why there is none, in order of increasing caution."""
 
     WALD = 0
     EXACT = 1
@@ -85,7 +85,7 @@ class Kind(IntEnum):
 
     @property
     def text(self) -> str:
-        """Text that describes the kind in tables."""
+        """The text that is printed for this kind in tables."""
         return (
             "Wald",
             "exact",
@@ -104,12 +104,12 @@ Family = Callable[[int, bool], PowerSeries | None]  # as `Evidence.family`
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fit to all rows of a group, when only a random sample of them is available.
+    """The fit to all rows of a group, if only a random sample of these rows is available.
 
     Attributes
     ----------
     site_theta : ndarray, shape (layout.D, 1 + D), or None
-        The site solution; None if the method has none or it was not kept.
+        The site solution; None if the method does not have one, or if it was not kept.
     """
 
     site_theta: np.ndarray | None
@@ -117,7 +117,7 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Unpenalised estimates, covariances and kinds of test for the parameters of one group.
+    """Unpenalised estimates of one group's parameters, with covariances and the kinds of test.
 
     Attributes
     ----------
@@ -125,9 +125,9 @@ class Evidence:
     rows : Sample
         Rows of the group, one row for each distinct state.
     theta : ndarray, shape (layout.size,)
-        Unpenalised estimates, where they exist.
+        Unpenalised estimates of the parameters that have one.
     influence : RowInfluence or None
-        Influence of rows on these estimates; None if there are too few rows for an unpenalised fit.
+        Influence of rows on the estimates; None if there are too few rows for an unpenalised fit.
     terms : list of ndarray
         Covariance of each table.
     kind : ndarray of int8, shape (layout.size,)
@@ -156,7 +156,7 @@ class Evidence:
 
     @cached_property
     def working(self) -> list[np.ndarray]:
-        """Covariance of each table if effective rows were sampled individually."""
+        """Covariance of each table if the effective rows had been sampled individually."""
         return (
             [] if self.deviations is None or not self.influence else self.influence.terms(self.rows)
         )
@@ -237,7 +237,7 @@ def evidence(
     is_effective: bool = False,
     fitted: Fitted | None = None,
 ) -> Evidence:
-    """Return a group's unpenalised estimates and the kind of test available for each.
+    """Return a group's unpenalised estimates, with the kind of test available for each parameter.
 
     Parameters
     ----------
@@ -365,8 +365,8 @@ def _mark_sampled(
     """Set the kinds of test (size,) for a random sample of the rows, in place.
 
     Exact tests are not available, because a cell without sampled rows may have a few rows in the
-    data. `shift` (size,) is the change from the penalised estimates; if it is too large, the
-    sampling error matters.
+    full data. `shift` (size,) is the change from the penalised estimates. If it is too large, the
+    sampling error cannot be ignored.
     """
     kind[kind == Kind.EXACT] = Kind.FEW
     if terms:
@@ -382,10 +382,10 @@ def _mark_sampled(
 
 
 def _absent_in_table(layout: Layout, scope: tuple[int, ...], absent: np.ndarray) -> np.ndarray:
-    """Return a mask of the couplings of the term `scope` that have a level without rows.
+    """Return a mask of the couplings of the term `scope` that involve a level without rows.
 
-    `absent` (D,) marks the non-reference levels that have no rows or whose reference level has no
-    rows.
+    `absent` (D,) marks the non-reference levels that have no rows, and those whose reference level
+    has no rows.
     """
     table = np.zeros(tuple(int(L) - 1 for L in layout.n_levels[list(scope)]), dtype=bool)
     for axis, i in enumerate(scope):
@@ -413,9 +413,9 @@ def _has_filled_cells(
 def lacks_exact_test(layout: Layout) -> np.ndarray:
     """Return a mask (layout.size,) of parameters without an exact test.
 
-    These are couplings of three or more predictors, couplings of pairs if their test would
-    condition on more than `MAX_HELD` predictors, couplings that are linear in scores, and all
-    parameters of models with structural zeros.
+    These are couplings of three or more predictors, couplings of pairs whose test would condition
+    on more than `MAX_HELD` predictors, couplings that are linear in scores, and all parameters of
+    models with structural zeros.
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
@@ -433,7 +433,7 @@ def lacks_exact_test(layout: Layout) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The null hypothesis that a group's parameters, or differences between groups, are zero.
+    """Tests of whether a group's parameters, or differences between groups, are zero.
 
     Attributes
     ----------
@@ -441,14 +441,15 @@ class Comparison:
     theta : ndarray, shape (layout.size,)
         Estimates of the parameters or differences that are zero under the null hypothesis.
     terms : list of ndarray
-        Covariance of each table; empty if no parameter has a normal distribution.
+        Covariance of each table; empty if no parameter has an approximately normal distribution.
     kind : ndarray of int8, shape (layout.size,), as in `Evidence`
     family : callable
         ``family(k, finite)`` returns the exact conditional distribution of parameter `k`; see
         `Evidence.family`.
     to_limits : callable, optional
         ``to_limits(limits)`` converts confidence limits (layout.size,) for `theta` to limits for
-        the requested difference, which has the same sign. By default, both are the same.
+        the requested difference, which has the same sign as `theta`. By default, limits are not
+        converted.
     df : float
         Degrees of freedom of the covariances; infinite without a sampling design.
     working : list of ndarray
@@ -466,7 +467,7 @@ class Comparison:
 
     @cached_property
     def exact(self) -> dict[int, PowerSeries]:
-        """The non-degenerate exact distributions of EXACT parameters, by position."""
+        """The non-degenerate exact distributions of EXACT parameters, by parameter position."""
         families = {}
         for k in np.flatnonzero(self.kind == Kind.EXACT):
             family = self.family(int(k), True)  # conditional on a finite estimate
@@ -484,14 +485,14 @@ class Comparison:
 
     @property
     def verdict_texts(self) -> np.ndarray:
-        """The text for each parameter's `verdict`; exact tests are marked if p is a mid-p-value."""
+        """The text for each parameter's `verdict`, which also shows whether p is a mid-p-value."""
         texts = np.array([kind.text for kind in Kind], dtype=object)[self.verdict]
         texts[[k for k, family in self.exact.items() if family.share < 1.0]] = MID_P
         return texts
 
     @cached_property
     def z(self) -> np.ndarray:
-        """Unpenalised estimate divided by its standard error, or nan without a Wald test."""
+        """Unpenalised estimates divided by their standard errors; nan without a Wald test."""
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():
@@ -510,9 +511,7 @@ class Comparison:
 
     @property
     def unpenalised(self) -> np.ndarray:
-        """Unpenalised estimates; nan for parameters without a Wald or exact test, or if `to_limits`
-        is set.
-        """
+        """Unpenalised estimates; nan for parameters without a test, or if `to_limits` is set."""
         tested = (
             self.verdict <= Kind.EXACT
             if self.to_limits is None
@@ -546,13 +545,13 @@ class Comparison:
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of the table's parameters that have a Wald test; `df` is their number.
-            Without such parameters, `p` is the smallest exact p-value times the number `df` of
+            Joint Wald test of those parameters of the table that have a Wald test; `df` is their
+            number. If there are none, `p` is the smallest exact p-value times the number `df` of
             exact tests, and `statistic` is nan. The p-value of a parameter is `self.p` if its
-            estimate is finite. Exact tests do not require finite estimates: if two levels never
-            occur together although rows with both are expected, this is evidence of an interaction
-            of unknown strength. Under a sampling design, the Wald test uses the `working`
-            covariance with the Rao-Scott correction.
+            estimate is finite. Exact tests do not require finite estimates. If two levels never
+            occur together although some rows are expected to have both, this is evidence of an
+            interaction, but its strength is unknown. Under a sampling design, the Wald test uses
+            the `working` covariance with the Rao-Scott correction.
         words : ndarray of str
             How each table was tested, or why it was not tested.
         """
@@ -605,7 +604,7 @@ class Comparison:
         return statistic, df, p, self._describe_tests(cuts, n_wald, df, is_mid_p)
 
     def odds_ratios(self) -> np.ndarray:
-        """Return, for each table with an exact test, the odds ratio with the smallest p-value."""
+        """Return the odds ratio with the smallest p-value in each table that has an exact test."""
         cuts = self.layout.cuts
         has_family = ~lacks_exact_test(self.layout)
         ratios = np.full(len(cuts) - 1, np.nan)
@@ -623,10 +622,10 @@ class Comparison:
     def _describe_tests(
         self, cuts: np.ndarray, n_wald: np.ndarray, df: np.ndarray, is_mid_p: np.ndarray
     ) -> np.ndarray:
-        """Return the `words` of `tables`.
+        """Return the `words` that the method `tables` returns.
 
-        `cuts` is the layout's `cuts`; `n_wald` and `df` contain each table's numbers of parameters
-        with a Wald test and with any test; `is_mid_p` marks tables with mid-p-values.
+        `cuts` is the layout's `cuts`. `n_wald` and `df` contain, for each table, the number of
+        parameters with a Wald test and with any test. `is_mid_p` marks tables with mid-p-values.
         """
         sizes = free_sizes(self.layout)
         # A table is only called not estimable if none of its parameters is estimable, so the least

@@ -19,10 +19,10 @@ MAX_SUPPORT = 20_000  # maximum number of values of a conditional distribution
 
 
 def conditioning(layout: Layout, i: int, j: int) -> np.ndarray:
-    """Return the neighbours of i except j, or of j except i, whichever are fewer.
+    """Return the neighbours of i (except j), or those of j (except i) if there are fewer of them.
 
-    Given these, i and j are independent if and only if ``J_ij = 0`` (by the Markov property of eq.
-    6 in Woo & Wang 2022).
+    Given these neighbours, i and j are independent if and only if ``J_ij = 0`` (by the Markov
+    property of eq. 6 in Woo & Wang 2022).
     """
     is_neighbour = layout.mask[[i, j]]  # (2, m), a copy
     is_neighbour[:, [i, j]] = False
@@ -47,12 +47,13 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return each row's stratum (n,) for testing the coupling of i and j, or -1.
+    """Return each row's stratum (n,) for testing the coupling of i and j; -1 without a stratum.
 
     Within a stratum, i and j are independent if they have no coupling. A row has no stratum if a
-    value that would define it is missing, or if a predictor that shares a term of order three or
-    more with i and j is not at its reference level, because the coupling is different there.
-    Returns None if there are more than `MAX_HELD` predictors to condition on.
+    value that would define the stratum is missing. It also has none if a predictor that shares a
+    term of order three or more with i and j is not at its reference level, because the coupling is
+    different in such rows. Returns None if there are more than `MAX_HELD` predictors to condition
+    on.
     """
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
@@ -72,9 +73,9 @@ def coupling_family(
     """Return the conditional distribution of the number of rows with level a of i and level b of j.
 
     It is based on the rows where i has level a or its reference level, and j has level b or its
-    reference level. In each stratum, these rows form a 2 x 2 table, with a common log odds ratio
-    ``J_ij(a, b)``. `stratum_of_row` (n,) is the result of `pair_strata`. Returns None if no stratum
-    is informative, or if the computation would take too long.
+    reference level. These rows form a 2 x 2 table in each stratum. All tables have the same log
+    odds ratio ``J_ij(a, b)``. `stratum_of_row` (n,) is the result of `pair_strata`. The result is
+    None if no stratum is informative, or if the computation would take too long.
     """
     codes_i = sample.codes[:, i]
     codes_j = sample.codes[:, j]

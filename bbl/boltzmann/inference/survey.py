@@ -1,7 +1,7 @@
 """Design covariances of estimates, by linearisation or refits with replicate weights.
 
 *Deviations* form a matrix E (u, size) such that ``E'E`` is the design covariance of `size`
-estimates. Its u rows are clusters or replicates, the same for all groups of a fit, so that
+estimates. Its u rows are clusters or replicates. They are the same for all groups of a fit, so
 ``E_a'E_b`` is the covariance between the estimates of groups a and b. K is the number of groups. A
 row's *influence* is the derivative of the estimate with respect to its weight.
 """
@@ -52,9 +52,10 @@ def effective_rows(sample: Sample) -> Sample:
 def linearised(
     influences: Callable[[Sample], np.ndarray], size: int, rows: Sample, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of an estimate: row influences summed over clusters.
+    """Return the deviations (u, size) of an estimate, which are row influences summed by cluster.
 
-    ``influences(chunk)`` returns the influences (n, size) per unit of weight for a chunk of n rows.
+    ``influences(chunk)`` returns the influences (n, size), per unit of weight, for a chunk of n
+    rows.
     """
     plan = survey.plan
     check_memory(  # four matrices (clusters, size) with 8 bytes per entry
@@ -85,15 +86,14 @@ def replicated(
 ) -> np.ndarray:
     """Return the deviations (u, size) of estimates with each of u sets of replicate weights.
 
-    ``estimate(rows)`` returns an estimate (size,), nan if it does not exist; `full_estimate`
-    (size,) is the estimate with the full survey weights. Deviations are taken from the full
-    estimate or the mean of the replicates (option `mse`), and multiplied by the square roots of the
-    replicates' scales. For replicates without rows or estimates, deviations are 0 and a DataWarning
-    is given.
-
-    If an estimate is infinite in a replicate but finite in `full_estimate`, all deviations of this
-    estimate are nan, because the value at which the iterations ended is arbitrary. A DataWarning is
-    given unless the deviations are `for_test`, since tables of tests state the reason.
+    ``estimate(rows)`` returns an estimate (size,), or nan if there is none. `full_estimate` (size,)
+    is the estimate with the full survey weights. Deviations are taken from the full estimate or the
+    mean of the replicates (option `mse`), and multiplied by the square roots of the replicates'
+    scales. If a replicate has no rows or no estimate, its deviations are 0 and a DataWarning is
+    issued. If an estimate is infinite in a replicate but finite in `full_estimate`, all deviations
+    of this estimate are nan, because the value at which the iterations stopped is arbitrary. A
+    DataWarning is issued in this case as well, unless the deviations are `for_test`, because tables
+    of tests state the reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -139,8 +139,8 @@ def penalised_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, size) of a group's parameters `theta` (size,) from `Engine.fit`.
 
-    `influence` is the influence of the group's `rows`, used for linearisation if the design has no
-    replicates.
+    `influence` is the influence of the group's `rows`, which is used for linearisation if the
+    design has no replicate weights.
     """
     layout = influence.layout
 
@@ -205,8 +205,8 @@ def joint_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, K, 1 + size) of the coefficients of jointly fitted groups.
 
-    ``fit_unpenalised(rows)`` fits the groups; `influence` is its result for the rows with survey
-    weights.
+    ``fit_unpenalised(rows)`` fits the groups, and `influence` is its result for the rows with the
+    full survey weights.
     """
     K, n_coefficients = influence.coefficients.shape
     moves = _moves(influence)
@@ -234,8 +234,8 @@ def location_deviations(
 ) -> np.ndarray:
     """Return the deviations (u, K, d) of the parameters of a location model.
 
-    A transformation of the numeric predictors is taken as fixed. `rows` are those of all groups,
-    because their covariance may be shared.
+    Any transformation of the numeric predictors is treated as fixed. `rows` contains the rows of
+    all groups, because groups may have a common covariance.
     """
     location = influence.location
     model = location.model
@@ -282,7 +282,7 @@ def step_deviations(influence: JointInfluence, rows: Sample, survey: SurveySampl
     """Return the deviations (u, K, 1 + size) of one Newton step of all coefficients.
 
     `influence` is the influence of `rows` at the starting point of the step (`JointInfluence.at`).
-    Steps are linear in the weights, so replicates need not be refitted.
+    A step is a linear function of the weights, so replicates do not have to be refitted.
     """
     K, n_coefficients = influence.coefficients.shape
 
@@ -319,7 +319,7 @@ def _absent_levels(rows: Sample, layout: Layout) -> set[tuple[int, int]]:
 def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
     """Return a mask (size,) of parameters that involve one of `levels`, given as (predictor, code).
 
-    Code 0 is the reference level, with which all parameters of its predictor are compared.
+    Code 0 is the reference level, which is involved in all parameters of its predictor.
     """
     out = np.zeros(layout.size, dtype=bool)
     for scope in layout.scopes if levels else ():
@@ -333,7 +333,7 @@ def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
 
 
 def share_deviations(rows: Sample, survey: SurveySample) -> np.ndarray:
-    """Return the deviations (u, 1) of the log total weight of a group's `rows`."""
+    """Return the deviations (u, 1) of the logarithm of the total weight of a group's `rows`."""
     total = rows.total  # the derivative of ln(total) with respect to a row's weight is 1 / total
     if survey.replicates is None:
         return linearised(lambda chunk: np.full((chunk.n, 1), 1.0 / total), 1, rows, survey)

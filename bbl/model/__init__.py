@@ -1,1 +1,1 @@
-"""The model on plain arrays: parameters, energies, ln Z, prediction and sampling."""
+"""Computations with plain arrays: parameters, energies, ln Z, prediction and sampling."""

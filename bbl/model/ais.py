@@ -42,8 +42,9 @@ class AnnealedLogZ:
 
 
 def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_CHAINS) -> float:
-    """Return the expected run time of `annealed_log_z` on one core, in seconds, accurate to a
-    factor of about three.
+    """Return the expected run time in seconds of `annealed_log_z` on one core.
+
+    The result is accurate to a factor of about three.
 
     Examples
     --------
@@ -59,12 +60,11 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
-    """Return the fields (D,) of the independent model that annealing starts from: half the fields
-    of naive Bayes.
+    """Return half the naive Bayes fields (D,), the independent model at which annealing starts.
 
     The fields of naive Bayes are the log odds of each level against the reference level, here with
-    a prior count of 1. Naive Bayes itself misses rare modes; halving its fields gives a flatter
-    distribution, so that some chains start near every mode.
+    a prior count of 1. Naive Bayes itself misses rare modes. Halving its fields flattens the
+    distribution, which makes it more likely that some chains start near each mode.
     """
     return 0.5 * np.concatenate([log_ratio(f) for f in frequencies(rows, layout, 1.0)])
 
@@ -78,7 +78,7 @@ def annealed_log_z(
     rng=None,
     n_jobs: int | None = 1,
 ) -> AnnealedLogZ:
-    """Estimate ln Z of a model by annealing Gibbs chains from an independent model to it.
+    """Estimate ln Z by annealing Gibbs chains from an independent model to the given model.
 
     Parameters
     ----------

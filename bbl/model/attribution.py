@@ -1,4 +1,4 @@
-"""Contributions of a model's terms to the class scores of rows, in the zero-sum gauge."""
+"""Contributions of model terms to the class scores of rows, in the zero-sum gauge."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Factors = Mapping[Scope, np.ndarray]
 def zero_sum_factors(
     factors: Iterable[tuple[Scope, np.ndarray]], slopes: Sequence[int] = ()
 ) -> tuple[dict[Scope, np.ndarray], np.ndarray]:
-    """Convert factors to the zero-sum gauge, and return them with the resulting constant.
+    """Convert factors to the zero-sum gauge and return the tables and the remaining constant.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def zero_sum_factors(
         Tables of the energy as returned by `Layout.factors`: the predictors of each table (its
         scope), and its values over all levels of these predictors for K groups.
     slopes : sequence of int, optional
-        Numeric predictors: their axes have the length one, and tables are multiplied by their
-        values, see `bbl.model.number_terms.centred_factors`.
+        Numeric predictors: their axes have length one, and tables are multiplied by their values
+        (see `bbl.model.number_terms.centred_factors`).
 
     Returns
     -------
@@ -82,7 +82,7 @@ def contributions(
     """Return the contributions (n, K, T) of T terms to the K scores of each row of `codes` (n, m).
 
     The contribution of a term is zero in rows where one of its predictors is `missing` (n, m).
-    `origins` are the values from which numeric predictors are measured, by position.
+    `origins` maps the position of each numeric predictor to the value at which its effect is zero.
     """
     origins = origins or {}
     check_memory(

@@ -36,9 +36,7 @@ LOAD_COST = 5.0  # cost of loading a vector of 16 floats, in multiply-adds of su
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Result of `gibbs`: the most probable states visited (including burn-in), the last states and
-    the draws.
-    """
+    """Most probable states visited by `gibbs` (including burn-in), last states, and draws."""
 
     best: np.ndarray  # (m,) of int: the most probable state over all chains
     best_energy: float  # of `best`, in double precision
@@ -59,10 +57,10 @@ Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 
 @dataclass
 class _Pack:
-    """Chains `first` to `stop` - 1, which are advanced together.
+    """Chains `first` to `stop` - 1, which the kernel advances together.
 
     The last axis of each array is the chain (see gibbs.h). `width` may exceed the number of chains;
-    surplus chains are never read.
+    the remaining elements are padding.
     """
 
     first: int
@@ -80,9 +78,8 @@ class Chains:
 
     A sweep draws every predictor once, in order, from its conditional distribution (eq. 13). Each
     chain starts from a random state and has its own random stream (xoshiro128++, seeded with 128
-    bits drawn from `rng`), so its states depend on its index but not on the number of chains or
-    `n_jobs`. The kernel works in single precision and does not resolve level probabilities below
-    about 1e-7.
+    bits drawn from `rng`), so its states do not depend on the number of chains or on `n_jobs`. The
+    kernel works in single precision and does not resolve level probabilities below about 1e-7.
 
     Parameters
     ----------
@@ -108,7 +105,7 @@ class Chains:
     start : ndarray of intp, shape (m + 1,)
         First column of each predictor's levels among the D columns.
     by_levels : bool
-        Whether the kernel's vectors run over the levels of a predictor instead of over chains.
+        Whether the kernel vectorises over the levels of a predictor instead of over chains.
     lanes : int
         Number of floats per vector.
     _table : ndarray of float32
@@ -207,8 +204,8 @@ class Chains:
             Symmetric couplings, zero between levels of one predictor; unchanged by default. Only
             the shape is validated, because this method is called every few sweeps.
         values : array_like, optional
-            Couplings of terms with three or more predictors, as many as before; unchanged by
-            default.
+            Couplings of terms with three or more predictors, with the same shape as before;
+            unchanged by default.
         """
         keeps_J = J is None
         h = to_floats("h", h)
@@ -240,16 +237,16 @@ class Chains:
         """Return moments of the chains' current states, ``(means, counts)``.
 
         `means` (D,) contains the proportion of chains at each non-reference level. `counts` (D, D)
-        contains the number of chains at both of two levels, as integers whose sums are exact in any
-        order.
+        contains, for each pair of levels, the number of chains that are at both. These are
+        integers, so their sums do not depend on the order of summation.
         """
         states = Sample(np.ascontiguousarray(self.codes), np.ones(self.n_chains))
         counts = pair_counts(states, Layout(self.n_levels, NO_PAIRS))
         return counts.diagonal() / self.n_chains, counts
 
     def sweep_bits(self, n_sweeps: int, pool: ThreadPool | None = None) -> tuple[np.ndarray, int]:
-        """Advance all chains by `n_sweeps` sweeps and return their states after every sweep as
-        bits.
+        """Advance all chains by `n_sweeps` sweeps and return the states after every sweep as a bit
+        array.
 
         Parameters
         ----------
@@ -261,8 +258,8 @@ class Chains:
         Returns
         -------
         bits : ndarray of uint64, shape (D, words)
-            One bit per state, which indicates whether the state has the non-reference level. The
-            order of states is arbitrary, and unused bits are 0 (see `bbl._ext.model.moments`).
+            One bit per state: 1 if the state has the non-reference level. The order of states is
+            arbitrary, and unused bits are 0 (see `bbl._ext.model.moments`).
         n : int
             Number of states, ``n_chains * n_sweeps``.
 
@@ -288,9 +285,7 @@ class Chains:
     def _advance_and_mark(
         self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int
     ) -> None:
-        """Advance a pack and set the bits of its states in `bits` (D, words), starting at
-        `first_word`.
-        """
+        """Advance a pack and write its states to `bits` (D, words) from word `first_word`."""
         # 1.0: the factor `beta` of the couplings
         model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
         no_better = np.full_like(pack.best, np.inf)  # leaves `best_codes` unchanged
@@ -314,8 +309,9 @@ class Chains:
         h: np.ndarray | None = None,
         beta: float = 1.0,
     ) -> None:
-        """Advance all chains by `n_sweeps` sweeps, in slices of about 0.1 s; Ctrl-C is handled
-        between slices.
+        """Advance all chains by `n_sweeps` sweeps.
+
+        The work is split into slices of about 0.1 s, and Ctrl-C is handled between slices.
 
         Parameters
         ----------
@@ -379,14 +375,12 @@ class Chains:
 
     @property
     def current_energy(self) -> np.ndarray:
-        """Energies (n_chains,) of the current states under the fields and `beta` of the last sweep,
-        float32.
-        """
+        """Energies (n_chains,) of the current states for the last sweep's fields and `beta`."""
         return np.concatenate([pack.energy[: pack.stop - pack.first] for pack in self._packs])
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Most probable state (n_chains, m) visited by each chain; the first if tied in energy."""
+        """Most probable state (n_chains, m) visited by each chain (the first in case of ties)."""
         return np.concatenate(
             [pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs]
         )

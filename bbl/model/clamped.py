@@ -1,4 +1,4 @@
-"""The distribution of a row's unknown predictors given its known predictors, and its margins."""
+"""Conditional distribution of a row's unknown predictors given its known predictors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MEAN_FIELD_ITERATIONS = 2000  # maximum number of mean-field steps
 
 
 class Component(NamedTuple):
-    """Predictors connected by interactions, with their elimination order and its cost."""
+    """A set of predictors connected by interactions, its elimination order, and the cost."""
 
     members: np.ndarray  # (c,) of intp: predictors, increasing
     order: list[int]  # the same predictors
@@ -48,11 +48,12 @@ class Component(NamedTuple):
 
 
 class Clamped:
-    """The model for the predictors `unknown` given all others: a smaller Boltzmann machine.
+    """Conditional model of the predictors `unknown` given all others: a smaller Boltzmann machine.
 
-    A parameter that involves known and unknown predictors becomes a parameter of its unknown
-    predictors in rows where the known predictors have its levels. In the example, the field of
-    predictor 0 is ``h_0 + J_01`` in a row with code 1 of predictor 1, and ``h_0`` otherwise.
+    A coupling of known and unknown predictors is added to the parameter of the unknown predictors
+    if the known predictors of the row have the levels of the coupling. For example, with predictor
+    0 unknown and predictor 1 known, the field of predictor 0 is ``h_0 + J_01`` if predictor 1 has
+    code 1, and ``h_0`` if it has code 0.
 
     Parameters
     ----------
@@ -69,10 +70,10 @@ class Clamped:
     _source : ndarray of intp, shape (sources,)
         Positions of the full model's parameters that involve an unknown predictor.
     _known_columns : ndarray, shape (order, sources)
-        Columns of these parameters' known levels; D or -1, which select a column of ones, for
-        unknown or absent members.
+        Columns of the known levels of these parameters. Unknown and absent members have the index D
+        or -1, which selects a column of ones.
     _target : ndarray of intp, shape (sources,)
-        For each of them, the parameter of the smaller model that it contributes to.
+        Position in the smaller model of the parameter that each of them contributes to.
 
     Examples
     --------
@@ -155,7 +156,7 @@ class Clamped:
 
 
 def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
-    """Return a key (T,) for each column of `columns` (order, T), with its entries as digits."""
+    """Encode each column of `columns` (order, T) as an integer with its entries as digits."""
     # objects hold integers of any size
     key = np.zeros(columns.shape[1], dtype=object if radix ** len(columns) > 2**62 else np.int64)
     for column in columns:
@@ -171,8 +172,8 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
     layout : Layout
     theta : ndarray, shape (n, layout.size)
     method : {"auto", "exact", "gibbs", "mf"}
-        Variable elimination, Gibbs sampling or mean field; "auto" is exact where this is fast and
-        uses Gibbs sampling otherwise.
+        Variable elimination, Gibbs sampling or mean field; "auto" uses variable elimination if it
+        is fast and Gibbs sampling otherwise.
     rng : numpy.random.Generator
 
     Raises
@@ -205,7 +206,9 @@ def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Gener
 
 
 def _components(layout: Layout, limit: float) -> list[Component] | None:
-    """Return a layout's components; None if all margins require over `limit` table cells."""
+    """Return the components of a layout, or None if the margins require more than `limit` table
+    cells.
+    """
     from scipy.sparse.csgraph import connected_components
 
     # `mask` (m, m): whether two predictors share a term
@@ -231,10 +234,10 @@ def _components(layout: Layout, limit: float) -> list[Component] | None:
 def joint_mode(
     layout: Layout, theta: np.ndarray, allowed: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the jointly most probable state (n, m) in n models, and its log-probability (n,).
+    """Return the most probable joint state (n, m) of each of n models and its log-probability (n,).
 
-    The models share a layout. `allowed` (L_i,) marks the levels of each predictor that the state
-    may contain.
+    The models share a layout. `allowed` contains a mask (L_i,) for each predictor of the levels
+    that the state may have.
 
     Raises
     ------
@@ -271,7 +274,7 @@ def joint_mode(
 
 
 def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]) -> np.ndarray:
-    """Return `margins` (n, layout.D) by eliminating all other predictors of each component.
+    """Compute `margins` (n, layout.D) by variable elimination within each component.
 
     ``P(x_i)`` is proportional to the sum of ``exp(energy)`` over the other predictors of its
     component.
@@ -294,7 +297,7 @@ def exact_margins(layout: Layout, theta: np.ndarray, components: list[Component]
 
 
 def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return `margins` (D,) of one model: conditional probabilities averaged over Gibbs draws."""
+    """Estimate `margins` (D,) of one model from conditional probabilities in Gibbs draws."""
     h, J, higher_terms = split(layout, theta)
     samples = gibbs(h, J, layout.n_levels, SWEEPS, CHAINS, rng, BURN_IN, THIN, more=higher_terms)
     draws = np.asarray(samples.draws).reshape(-1, layout.m)  # from (chains, draws per chain, m)
@@ -303,10 +306,11 @@ def gibbs_margins(layout: Layout, theta: np.ndarray, rng: np.random.Generator) -
 
 
 def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the mean-field `margins` r (D,) of one model.
+    """Approximate `margins` (D,) of one model by mean field.
 
-    They are the fixed point of ``r = P(x | means r of the others)``. Each iteration moves r by 0.8
-    (`DAMPING`) of the distance to the right-hand side.
+    The margins r solve ``r = P(x | r)``, where the levels of the other predictors are replaced by
+    their probabilities in r. The iterations are damped: each moves r by 0.8 (`DAMPING`) of the
+    distance to the right-hand side.
     """
     fields = Fields(layout, theta)
     r = conditionals(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings

@@ -13,8 +13,8 @@ __all__ = ["log_group_probabilities", "logit_slopes", "odds_logits"]
 def log_group_probabilities(logits: np.ndarray) -> np.ndarray:
     """Return ``ln P(y = g | row)`` (n, K) from cumulative logits (n, K).
 
-    The logit of a group without rows is -inf in all rows; the logit of the first group with rows is
-    not used. The other logits in a row must be decreasing.
+    The logits of a group without rows are -inf. The logits of the first group with rows are not
+    used. The other logits must decrease from group to group.
 
     Examples
     --------
@@ -44,8 +44,8 @@ def log_group_probabilities(logits: np.ndarray) -> np.ndarray:
 def odds_logits(p: np.ndarray) -> np.ndarray:
     """Return the cumulative logits (n, k - 1) of groups after the first, from probabilities (n, k).
 
-    All groups must have rows. Probabilities are summed from the smaller tail, so that small tail
-    probabilities are accurate.
+    All groups must have rows. Probabilities are summed over the smaller tail, which keeps small
+    tail probabilities accurate.
     """
     above = np.cumsum(p[:, :0:-1], axis=1)[:, ::-1]
     below = np.cumsum(p[:, :-1], axis=1)
@@ -56,7 +56,8 @@ def odds_logits(p: np.ndarray) -> np.ndarray:
 def logit_slopes(p: np.ndarray) -> np.ndarray:
     """Return the derivatives (n, K, K) of P(y = g) with respect to the logit of group h.
 
-    `p` (n, K) contains the probabilities of the groups. The logit of the first group has no effect.
+    `p` (n, K) contains the probabilities of the groups. The derivatives with respect to the logit
+    of the first group are zero.
     """
     n, K = p.shape
     out = np.zeros((n, K, K))

@@ -1,10 +1,10 @@
 """Variable elimination in factor models: ln Z, margins and the most probable state.
 
-A *factor* is a pair ``(scope, table)``. The scope contains the variables on the axes of the table
-after the first axis, which represents K models (length K, or 1 if they share the table). Tables
-contain logarithms; -inf marks impossible states. Eliminating a variable replaces all tables that
-contain it by one table, log-summed over the variable's levels, on its *neighbours*: the variables
-with which it shares a table.
+A *factor* is a pair ``(scope, table)``. The first axis of the table corresponds to K models; its
+length is K, or 1 if the models share the table. The other axes correspond to the variables in the
+scope. Tables contain logarithms; -inf marks impossible states. Eliminating a variable replaces all
+tables that contain it by a single table over its *neighbours*, the variables with which it shares a
+table. This table is the log-sum-exp over the levels of the variable.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Factor = tuple[tuple[int, ...], np.ndarray]
 def elimination_order(
     n_levels: np.ndarray, mask: np.ndarray, limit: float
 ) -> tuple[list[int], float] | None:
-    """Return ``(order, cost)``: an elimination order, and the total number of table cells.
+    """Return an elimination order and its cost, the total number of table cells.
 
     The cost is per model. The order is greedy: the next variable is always the one whose
     elimination creates the smallest table. If no variables share a table, the cost is the total
@@ -129,8 +129,8 @@ def most_probable(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the state that maximises the sum of the factors' tables, and the maximum.
 
-    Sums in `log_sum` are replaced by maxima (the max-product algorithm). Ties are resolved in
-    favour of the first levels.
+    This is the max-product algorithm: the sums in `log_sum` are replaced by maxima. In case of
+    ties, the first level is returned.
 
     Parameters
     ----------
@@ -172,8 +172,8 @@ def most_probable(
 
 
 def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
-    """Return the sum of tables as a factor with axes (model, *leading, other variables in
-    increasing order).
+    """Return the sum of tables as a factor with the axes ``(model, *leading, other variables)``,
+    where the other variables are in increasing order.
     """
     factors = sorted(factors, key=lambda factor: factor[1].ndim)
     scope: tuple[int, ...] = ()
@@ -188,8 +188,8 @@ def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
 
 
 def _align(table: np.ndarray, table_scope: tuple[int, ...], scope: tuple[int, ...]) -> np.ndarray:
-    """Return `table` with its axes `table_scope` in the order of `scope`, and with axes of length 1
-    for the other variables.
+    """Permute the axes of `table` from `table_scope` to the order of `scope`, and add axes of
+    length 1 for the other variables.
     """
     ordered = sorted(table_scope, key=scope.index)
     table = table.transpose(0, *(1 + table_scope.index(k) for k in ordered))

@@ -61,8 +61,8 @@ def _reduce_levels(
 ) -> np.ndarray:
     """Reduce `level_values` (n, D) over the levels of each predictor.
 
-    The result, of shape (n, number of predictors), equals ``ufunc.reduceat(level_values, start,
-    axis=1)``, but takes a tenth of the time if all predictors have the same small number of levels.
+    The result (n, number of predictors) equals ``ufunc.reduceat(level_values, start, axis=1)``. If
+    all predictors have the same small number of levels, this function takes a tenth of the time.
     `start` and `n_nonreference` contain each predictor's first column and number of columns.
     """
     if (
@@ -81,7 +81,8 @@ CHUNK_ROWS = 65536  # rows per chunk read from a file
 
 
 class Energy:
-    """Energies of rows under K models with the same layout; couplings are arranged only once.
+    """Computes energies of rows under K models with the same layout, whose couplings are arranged
+    once.
 
     Parameters
     ----------
@@ -171,8 +172,8 @@ def energies(codes: np.ndarray, layout: Layout, theta: np.ndarray) -> np.ndarray
 def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float, float]:
     """Return the total weight of the complete rows and the weighted sum of their energies.
 
-    For a file without missing values and a model with pairs, both are computed from the counts of
-    levels and pairs. Other files are read in chunks.
+    If a file has no missing values and the model has only pairs, both are computed from the counts
+    of levels and pairs of levels. Otherwise, the rows are read in chunks.
     """
     if not sample.in_memory:
         if sample.complete and layout.order <= 2:
@@ -194,10 +195,10 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
 
 
 def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the total weight (size,) of rows that have each parameter's levels.
+    """Return, for each parameter, the total weight of the rows that have its levels, (size,).
 
     The model has pairs only. `counts` (D, D) is the result of `pair_counts` for complete rows. The
-    inner product of the result and a parameter vector is the sum of energies.
+    weighted sum of the energies is the inner product of the result and a parameter vector.
     """
     row, col = pair_cells(layout)  # position of each pair coupling in the counts
     return np.concatenate([counts.diagonal(), counts[row, col]])

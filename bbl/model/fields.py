@@ -1,4 +1,4 @@
-"""Fields of all levels for terms of any order, and the pseudo-likelihood of rows.
+"""Fields of levels in models with terms of any order, and the pseudo-likelihood of rows.
 
 The *field* of a level in a row is its log odds against the reference level given the other
 predictors, the exponent of eq. (13) of Woo & Wang (2022). Without couplings it equals the parameter
@@ -26,7 +26,7 @@ CHUNK_CELLS = 2**22
 
 
 class Fields:
-    """Computes the fields (n, D) of rows under one model from their indicators.
+    """Computes the fields (n, D) of rows under one model from the indicators of their levels.
 
     The field of a level is its constant field plus, for each coupling that involves the level, the
     product of the coupling and the indicators of its other levels.
@@ -48,8 +48,7 @@ class Fields:
     higher_terms : list of tuples (ndarray, csr_array)
         For each order k = 3, 4, ... and each position a < k in a term, two arrays for the T nonzero
         couplings of order k: the columns (k - 1, T) of the levels of the members other than a, and
-        a sparse matrix (T, D) with each coupling in the column of the level of member a, to whose
-        field it contributes.
+        a sparse matrix (T, D) that contains each coupling in the column of the level of member a.
 
     Examples
     --------
@@ -84,9 +83,7 @@ class Fields:
                     self.higher_terms.append((np.delete(member_columns, axis, axis=0), couplings))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """Return the fields (n, D) for indicators X (n, D) of levels, or for means of indicators
-        (mean field).
-        """
+        """Return the fields (n, D) for level indicators X (n, D) or their means (mean field)."""
         with serial_blas():  # single-threaded, so that sums do not depend on the number of threads
             # `J` is zero within a predictor, so its own indicators are ignored
             out = X @ self.J + self.h
@@ -142,7 +139,7 @@ def pseudo_log_likelihood(
 
 
 def mean_pseudo_log_likelihood(layout: Layout, theta: np.ndarray, sample: Sample) -> float:
-    """Return the complete rows' mean log pseudo-likelihood at `theta`, or nan if there are none."""
+    """Return the mean log pseudo-likelihood of the complete rows, or nan if no row is complete."""
     complete = sample if sample.missing is None else sample.rows(~sample.missing.any(axis=1))
     if not complete.n:
         return float("nan")
@@ -157,9 +154,9 @@ def _sum_log_conditionals(
 ) -> np.ndarray:
     """Return the `pseudo_log_likelihood` (n,), computed from energies.
 
-    Each predictor is set to each of its levels in turn: ``ln P(x_i | others) = E(x) - ln sum_a exp
-    E(x with a for x_i)``. This method supports missing values and structural zeros, unlike
-    `Fields`.
+    For each predictor i, energies are computed with x_i replaced by each of its levels: ``ln P(x_i
+    | others) = E(x) - ln sum_a exp E(x with a for x_i)``. Unlike `Fields`, this method supports
+    missing values and structural zeros.
     """
     # the energy of a row is the log-sum over its missing predictors, or -inf if the row cannot
     # occur

@@ -91,7 +91,7 @@ def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
     """Return the zero-sum couplings (..., L_i, L_j, ...) of a term of k = `order` predictors.
 
-    The mean over each of the last k axes is subtracted.
+    The means over each of the last k axes are subtracted.
     """
     for axis in range(-1, -1 - order, -1):
         tables = tables - tables.mean(axis=axis, keepdims=True)
@@ -99,7 +99,7 @@ def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
 
 
 def equal_tables(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray, int, int]]:
-    """Yield all pairs in groups of equal table shape.
+    """Yield all pairs, grouped by the shape of their tables.
 
     Yields
     ------
@@ -143,7 +143,7 @@ def _stacked_tables(layout: Layout, theta: np.ndarray) -> Iterator[tuple]:
 
 
 def _field_slices(layout: Layout) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield the fields' positions and the contrasts of each predictor with several levels."""
+    """Yield the field positions and contrasts of each predictor with several levels."""
     for i in np.flatnonzero(layout.n_levels > 1):
         yield (
             slice(int(layout.start[i]), int(layout.start[i + 1])),
@@ -159,7 +159,7 @@ def _add_at(out: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
 
 
 def _flatten_tables(tables: np.ndarray) -> np.ndarray:
-    """Return `tables` (..., A, B) as (..., A B)."""
+    """Reshape `tables` (..., A, B) to (..., A B)."""
     return tables.reshape(*tables.shape[:-2], -1)
 
 
@@ -276,7 +276,7 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 
 def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
-    """Return reference-gauge variances (size,) if tables are multiplied by uncertain factors.
+    """Return reference-gauge variances (size,) of tables that are multiplied by uncertain factors.
 
     A parameter is a sum of contributions, one from each table (see `to_reference`). Its variance is
     the sum of each squared contribution times the variance of its factor.
@@ -313,7 +313,7 @@ def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndar
 
 
 def level_shares(layout: Layout) -> np.ndarray:
-    """Return ``1 / L_j`` (D,) for the predictor of each column: the weight of a level in a mean."""
+    """Return ``1 / L_j`` (D,), the weight of each column in an unweighted mean over levels."""
     return np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
 
 
@@ -348,12 +348,12 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
 
 
 def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
-    """Return the fields (D,) of a model whose couplings were averaged in the zero-sum gauge.
+    """Return the fields (D,) that correspond to averaging couplings in the zero-sum gauge.
 
     Averaging the couplings from the two sites of a pair (eq. 18) leaves the fields unchanged only
-    in the gauge used for the average. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``, centred,
-    so h_i decreases by the change in the sum. Couplings in the reference gauge do not depend on the
-    gauge used for the average.
+    in the gauge used for the average. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``, centred.
+    The result keeps these fields unchanged, so the change in the sum is subtracted from h_i.
+    Couplings in the reference gauge do not depend on the gauge used for the average.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ PRODUCT_BYTES = 2**20
 
 
 class RowInfluence(ABC):
-    """Influence of rows on the estimate for one group, and the covariance of the estimate.
+    """Influence of rows on the parameter estimates of one group, and their covariance matrix.
 
     Attributes
     ----------
@@ -55,17 +55,19 @@ class RowInfluence(ABC):
         """Return the covariance (layout.size, layout.size); `rows` must be the fitted rows."""
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
-        """Return ``(influences, directions)`` for standard errors of functions of the parameters.
+        """Return influences and directions for standard errors of functions of the parameters.
 
         A function of the parameters can be estimable although the individual parameters are not.
-        The fit does not change along `directions` (size, d) in the parameters; if a function is
-        constant along them, its standard error can be computed from `influences`. This base class
-        has no such directions (d = 0) and returns itself.
+        Moving the parameters along `directions` (size, d) does not change the fit. The standard
+        error of a function that is constant along these directions can be computed from
+        `influences`. This base class returns itself without such directions (d = 0).
         """
         return self, np.zeros((self.layout.size, 0))
 
     def blocks(self, rows: Sample) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the influences of chunks of rows, divided by `total`, and the rows' weights."""
+        """Yield the influences of each chunk of rows, divided by `total`, and the weights of the
+        rows.
+        """
         for chunk in rows.blocks(ROWS):
             psi = self(chunk)
             psi /= self.total
@@ -73,18 +75,17 @@ class RowInfluence(ABC):
 
 
 class Influence(RowInfluence):
-    """Influence of rows on the pseudo-likelihood estimate of one group, and the resulting
-    covariance.
+    """Influence of rows on the pseudo-likelihood estimates of one group, and their covariance.
 
     Let ``u_i(x)`` be the score of site i and ``H_i`` its mean Hessian (including the penalty) at
-    the site solution. A row changes the site's parameters by ``psi_i(x) / W``, where ``psi_i(x) =
-    H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling, and therefore
-    the influence on it, is the mean over the sites of its term (Woo & Wang 2022, eq. 18). The
-    weighted sum of products of influences, divided by ``W^2``, is the Godambe covariance ``H^-1 K
-    H^-1``; frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With a
-    penalty, this is the covariance of the penalised estimator, which does not include its bias.
-    With missing values, only the usable rows of a site have an influence, and their total weight
-    ``W_i`` replaces W.
+    the site solution. A row changes the site's parameters by ``psi_i(x) / W``, where
+    ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling,
+    and therefore the influence on it, is the mean over the sites of its term (Woo & Wang 2022, eq.
+    18). The weighted sum of products of influences, divided by ``W^2``, is the Godambe covariance
+    ``H^-1 K H^-1``; frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With
+    a penalty, this is the covariance of the penalised estimator; its bias is not included. With
+    missing values, only the usable rows of a site influence its parameters, and W is replaced by
+    their total weight ``W_i``.
 
     Parameters
     ----------
@@ -94,8 +95,8 @@ class Influence(RowInfluence):
     site_theta : ndarray, shape (layout.D, 1 + D)
         Site solution, before couplings are averaged.
     lambda_, lambdah : float, or tuple of float for orders 2, 3, ..., and float
-        Penalties on couplings and on fields; in the zero-sum gauge, which is for pairs only, the
-        tuple has one element. If both are 0, rows have no influence on undetermined parameters (see
+        Penalties on couplings and on fields; the zero-sum gauge supports only pairs, so the tuple
+        has one element. If both are 0, rows have no influence on undetermined parameters (see
         `inverse`).
     prior_count : float, default 0.0
         Pseudocount in the targets of the rows (see `bbl.engines.PseudoLikelihood`), treated as
@@ -149,7 +150,7 @@ class Influence(RowInfluence):
     def _invert_hessians(self, sample: Sample, penalty: np.ndarray) -> None:
         """Set `_penalty_gradient`, `_inverse`, `_penalty_shift` and `determined`.
 
-        `penalty` is the same as in `_penalise`.
+        `penalty` is described in `_penalise`.
         """
         layout = self.layout
         # _: mean score
@@ -164,8 +165,7 @@ class Influence(RowInfluence):
         ]
 
     def _penalise(self, H: np.ndarray, penalty: np.ndarray, i: int) -> np.ndarray:
-        """Add the penalty's Hessian to H (p, p) of site i in place, and return the penalty's
-        gradient (p,).
+        """Add the penalty's Hessian to H (p, p) of site i in place and return its gradient (p,).
 
         `penalty` contains the penalty of each column (1 + D,), or in the zero-sum gauge the matrix
         returned by `penalty_metric`.
@@ -206,10 +206,10 @@ class Influence(RowInfluence):
     def _add_site(
         self, i: int, row_arrays: tuple, out_rows: np.ndarray, shares: np.ndarray, out: np.ndarray
     ) -> None:
-        """Add ``psi_i W/W_i`` (p, n), times `shares` (p,), to the rows `out_rows` (p,) of `out` (.,
-        n) in place.
+        """Add ``psi_i W/W_i`` (p, n), multiplied by `shares` (p,), to the rows `out_rows` (p,) of
+        `out`.
 
-        `row_arrays` are the results of `_row_arrays` for n rows of data. The kernel computes
+        `row_arrays` is the result of `_row_arrays` for n rows. The kernel computes
         ``weight (H_i^-1 (residual x design) - penalty shift)`` for each row, where ``x`` is the
         Kronecker product.
         """
@@ -250,14 +250,13 @@ class Influence(RowInfluence):
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Add to `influence` (size, n) the changes of the fields caused by averaging couplings,
-        given psi_i (n, p).
+        """Adjust the influences of fields in `influence` (size, n) for the averaging of couplings.
 
         The averaged coupling of a pair is half the sum of the couplings at its sites, which leaves
-        the fields unchanged in the zero-sum gauge. In the reference gauge, the half of site i's
-        coupling that is dropped is added to the fields as its mean over the levels of the other
-        predictor (see `bbl.model.gauge.reference_fields`): ``h_i(a) += 1/2 sum_jb J_ij(a, b) /
-        L_j`` and ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
+        the fields unchanged in the zero-sum gauge. In the reference gauge, the fields change by
+        half the mean of site i's coupling over the levels of the other predictor (see
+        `bbl.model.gauge.reference_fields`): ``h_i(a) += 1/2 sum_jb J_ij(a, b) / L_j`` and
+        ``h_j(b) -= 1/2 sum_a J_ij(a, b) / L_i``.
         """
         # the site's columns without the constant, as columns of the layout
         layout = self.layout
@@ -271,7 +270,7 @@ class Influence(RowInfluence):
         influence[columns] -= 0.5 / L * J.sum(axis=1).T
 
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the Godambe covariance of each table of fields, followed by those of couplings."""
+        """Return the Godambe covariance of each table: first the fields, then the couplings."""
         chunks = rows.blocks(ROWS)
         # dividing the weights is faster than dividing the influences
         return term_covariances(
@@ -303,8 +302,8 @@ class Influence(RowInfluence):
         covariance : ndarray, shape (q, q)
             Covariance of the q couplings, site by site in the order of `selected_columns`.
         independent : ndarray, shape (q, q)
-            The covariance if the sites were independent regressions with a correctly specified
-            likelihood: the blocks of ``H^-1 / W_i``.
+            The covariance under the assumption that the sites are independent, correctly specified
+            regressions: the blocks of ``H^-1 / W_i``.
         """
         positions_by_site = self.site_coupling_positions(selected_columns)
         sizes = [len(positions) for positions in positions_by_site.values()]
@@ -331,7 +330,8 @@ class Influence(RowInfluence):
     def site_coupling_positions(
         self, selected_columns: dict[int, np.ndarray]
     ) -> dict[int, np.ndarray]:
-        """Return, for each site, the selected couplings' positions (q_i,) among its p parameters.
+        """Return the positions (q_i,) of the selected couplings among the p parameters of each
+        site.
 
         `selected_columns` is described in `site_coupling_covariance`.
         """
@@ -347,8 +347,8 @@ class Influence(RowInfluence):
     def site_influences(self, rows: Sample, positions_by_site: dict[int, np.ndarray]) -> np.ndarray:
         """Return the influences (n, q) of rows on q site parameters, divided by the total weight.
 
-        For each site, `positions_by_site` contains its selected parameters, as positions among the
-        site's p parameters.
+        `positions_by_site` contains the positions of the selected parameters among the p parameters
+        of each site.
         """
         row_arrays = self._row_arrays(rows)
         psi = np.vstack(
@@ -366,9 +366,9 @@ class Influence(RowInfluence):
         The log pseudo-likelihood is ``sum_i ln P_i``. The effective number is ``tr(K H^-1)``, where
         H is the Hessian and K the covariance of the score (Varin, Reid & Firth 2011, section 2.3);
         H is block diagonal over sites, so only the diagonal blocks of K are needed. `rows` may be a
-        subset of the fitted rows: the effective number is then the covariance of their score with
-        the estimate, i.e. the expected optimism of their log pseudo-likelihood. With missing
-        values, each site uses its usable rows.
+        subset of the fitted rows: the effective number is then the expected optimism of their log
+        pseudo-likelihood, computed as the covariance of their score and the estimate. With missing
+        values, each site is evaluated on its usable rows.
         """
         # `varies`: the predictors with more than one level, for which `conditionals` returns
         # log-normalisers
@@ -410,7 +410,7 @@ class Influence(RowInfluence):
 
 
 def _locate_site_parameters(layout: Layout) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return the result of `_locate_parameters_of` for each site, cached in the layout."""
+    """Return the result of `_locate_parameters_of` for each site; it is cached in the layout."""
     attributes = vars(layout)
     if "_site_parameters" not in attributes:
         attributes["_site_parameters"] = [_locate_parameters_of(i, layout) for i in range(layout.m)]
@@ -418,7 +418,9 @@ def _locate_site_parameters(layout: Layout) -> list[tuple[np.ndarray, np.ndarray
 
 
 def _locate_parameters_of(i: int, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions (p,) of site i's parameters, and their weights (p,) in the average."""
+    """Return the positions (p,) of site i's parameters and their weights (p,) in the averaged
+    couplings.
+    """
     site_regressors = regressors(layout)
     all_positions = np.arange(layout.size)
     # the fields of a site are not averaged
@@ -434,7 +436,7 @@ def _locate_parameters_of(i: int, layout: Layout) -> tuple[np.ndarray, np.ndarra
 
 
 class TermCovariances:
-    """Covariance matrices of each table of fields and of couplings, summed over rows.
+    """Accumulates the covariance matrix of each table of fields or couplings over rows.
 
     Parameters
     ----------
@@ -461,8 +463,8 @@ class TermCovariances:
         }
 
     def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows, given their influences (n, layout.size) over the total weight, and weights
-        (n,).
+        """Add rows, given their weights (n,) and their influences (n, layout.size) divided by the
+        total weight.
         """
         # undetermined parameters have huge influences; do not warn
         with np.errstate(over="ignore", invalid="ignore"):
@@ -490,7 +492,9 @@ class TermCovariances:
 
 
 def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
-    """Return rows ``starts[k]`` to ``starts[k] + q - 1`` for each table k, (tables, q, n)."""
+    """Return the rows ``starts[k]`` to ``starts[k] + q - 1`` of each table k, with shape
+    (tables, q, n).
+    """
     if (np.diff(starts) == q).all():  # contiguous: no copy needed
         return rows[starts[0] : starts[-1] + q].reshape(len(starts), q, -1)
     return rows[starts[:, None] + np.arange(q)]
@@ -499,7 +503,7 @@ def _gather_tables(rows: np.ndarray, starts: np.ndarray, q: int) -> np.ndarray:
 def term_covariances(
     layout: Layout, blocks: Iterable[tuple[np.ndarray, np.ndarray]]
 ) -> list[np.ndarray]:
-    """Return each table's covariance matrix (see `TermCovariances`) from chunks of influences."""
+    """Sum chunks of influences and return the covariance matrix of each table."""
     covariances = TermCovariances(layout)
     for psi, weights in blocks:
         covariances.add(psi, weights)

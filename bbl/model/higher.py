@@ -13,7 +13,7 @@ __all__ = ["Higher", "Tables", "higher", "split"]
 
 
 class Higher:
-    """All T higher terms of a layout that have parameters; k is the highest order.
+    """The T higher terms of a layout that have parameters, of order at most k.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Higher:
     first : ndarray of intp, shape (T,)
         Start of each table in `cells`.
     site_first : ndarray of intp, shape (m + 1,)
-        Index in `site_term` at which the terms of each predictor start.
+        Start of each predictor's terms in `site_term`.
     site_term : ndarray of int32
         The terms of each predictor, concatenated: predictor i is in the terms
         ``site_term[site_first[i] : site_first[i + 1]]``.
@@ -82,14 +82,16 @@ def higher(layout: Layout) -> Higher:
 
 
 class Tables(NamedTuple):
-    """One model's couplings in higher terms."""
+    """Couplings of one model in higher terms."""
 
     terms: Higher
     values: np.ndarray  # (terms.size,): couplings, in the order of the tables
 
 
 def split(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, Tables | None]:
-    """Return the fields (D,), pair couplings (D, D), and tables of higher terms, if any."""
+    """Split a parameter vector into fields (D,), pair couplings (D, D) and the tables of higher
+    terms.
+    """
     h, J = pair_matrix(layout, theta)
     if layout.order <= 2:
         return h, J, None

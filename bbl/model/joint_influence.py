@@ -1,4 +1,4 @@
-"""Influence of rows on the estimates of a joint fit of P(group | row), and on group differences.
+"""Influence of rows on the estimates of a joint fit of P(group | row) and on their differences.
 
 P(group | row) depends only on differences between groups, so all coefficients are relative to a
 reference group. Column 0 of the coefficients is the intercept; the other columns are the parameters
@@ -44,7 +44,7 @@ class JointInfluence(ABC):
 
     @property
     def distinct(self) -> np.ndarray:
-        """Groups (q,) whose parameters are not functions of other groups' parameters."""
+        """Groups (q,) with free parameters: the parameters of the others are functions of these."""
         return np.setdiff1d(np.arange(len(self.coefficients)), [self.reference])
 
     @property
@@ -54,18 +54,18 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return derivatives (n, K, 1 + size) of ln P(group | row) for rows with a response."""
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) for the observed groups."""
 
     @abstractmethod
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return influences (n, K, 1 + size) of rows with a response, times `total`."""
+        """Return the influences (n, K, 1 + size) of rows with a known response, times `total`."""
 
     @abstractmethod
     def covariance(self) -> np.ndarray:
         """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients.
 
-        If coefficients are undetermined, this is the covariance of one of the estimates that fit
-        equally well.
+        If some coefficients are not identified, this is the covariance of one of several estimates
+        with the same fit.
         """
 
     @abstractmethod
@@ -74,16 +74,16 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of differences between `a` and `b` determined by the rows."""
+        """Return a mask (1 + size,) of the identified differences between groups `a` and `b`."""
 
     @abstractmethod
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of differences that diverge because they separate groups."""
+        """Return a mask (1 + size,) of the differences that diverge because of separation."""
 
     @abstractmethod
     def at(self, coefficients: np.ndarray) -> JointInfluence:
-        """Return the influence on one Newton step from other `coefficients` (K, 1 + size), such as
-        the coefficients of a smaller model.
+        """Return the influence on the estimate after one Newton step from other `coefficients`
+        (K, 1 + size), such as the coefficients of a smaller model.
         """
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
@@ -94,8 +94,8 @@ class JointInfluence(ABC):
         raise NotImplementedError
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
-        """Return twice the decrease in penalised log-likelihood when parameters are `dropped`.
-        `dropped` is a mask (size,). Only for engines with `has_profiles`.
+        """Return twice the decrease in penalised log-likelihood when the parameters `dropped` are
+        removed. `dropped` is a mask (size,). Only for engines with `has_profiles`.
         """
         raise NotImplementedError
 
@@ -118,7 +118,7 @@ class DifferenceInfluence(RowInfluence):
     theta : ndarray, shape (size,)
         The differences: parameters of group `a` minus parameters of group `b`.
     determined : ndarray of bool, shape (size,)
-        Whether a finite value of each difference is determined by the rows.
+        Whether each difference is finite and identified by the rows.
     """
 
     def __init__(self, joint: JointInfluence, a: int, b: int):
@@ -130,20 +130,22 @@ class DifferenceInfluence(RowInfluence):
         self.determined = joint.determined(a, b)[1:]
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, size) of rows; zero for undetermined parameters."""
+        """Return the influences (n, size) of rows, with zeros for unidentified parameters."""
         a, b = self._pair
         influences = self._joint(rows)
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size), which is NaN if undetermined; `rows` is unused."""
+        """Return the covariance (size, size), NaN for unidentified parameters; `rows` is
+        ignored.
+        """
         out = self._joint.covariance_between(*self._pair)[1:, 1:]
         out[~self.determined] = np.nan
         out[:, ~self.determined] = np.nan
         return out
 
     def terms(self, rows: Sample | None = None) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then couplings; `rows` is unused."""
+        """Return the covariance of each table, fields before couplings; `rows` is ignored."""
         covariance = self.covariance()
         cuts = self.layout.cuts
         return [covariance[a:b, a:b] for a, b in zip(cuts[:-1], cuts[1:], strict=True)]

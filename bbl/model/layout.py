@@ -22,9 +22,9 @@ class Layout:
     """Positions of all parameters of one group in a flat float64 vector.
 
     The vector contains the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the
-    tables ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then the tables of the terms of
-    three predictors, and so on, each in C order. Parameters that involve a reference level are zero
-    and are not stored (Woo & Wang, section 2.1).
+    tables ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then the tables of terms with
+    three predictors, and so on. Each table is stored in C order. Parameters that involve a
+    reference level are zero and are not stored (Woo & Wang, section 2.1).
 
     Parameters
     ----------
@@ -37,16 +37,16 @@ class Layout:
         The possible combinations of levels, if there are structural zeros.
     n_ordered : array_like of int, shape (m,), optional
         Number of ordered levels of each predictor, counted from the first level; 0 (default) for
-        nominal predictors. Positions do not depend on it.
+        nominal predictors. Positions do not depend on this argument.
     scores : sequence of m items, optional
-        Level scores, for predictors with couplings that are linear in a score. For each predictor,
+        Level scores of predictors with couplings that are linear in a score. For each predictor,
         None (nominal) or an array (L_i - 1,) with the scores of the non-reference levels relative
         to the reference level, in (0, 1]; nan for a level with its own couplings. Positions do not
         depend on the scores: see `bbl.model.scores`.
     numbers : ndarray, shape (m, 2), optional
-        Mean and standard deviation of each numeric regressor, nan for other predictors; None
-        without any. A number has two levels: its parameters are slopes, and its code replaces the
-        indicator of level 1.
+        Mean and standard deviation of each numeric regressor, and nan for other predictors; None
+        without numeric regressors. A numeric regressor counts as a predictor with two levels: its
+        parameters are slopes, and its value replaces the indicator of level 1.
 
     Attributes
     ----------
@@ -54,8 +54,8 @@ class Layout:
         Number of predictors.
     n_levels, n_ordered : ndarrays of int, shape (m,)
     complete : bool
-        Whether the terms are all pairs. They are then listed only on access, since 5,000 predictors
-        have 12 million pairs.
+        Whether the terms are all pairs. If so, they are only listed when they are accessed, because
+        5,000 predictors have 12 million pairs.
     terms : tuple of ndarrays of intp, shapes (T_k, k)
         Terms of order k = 2, 3, ..., each with ``i < j < ...``, in lexicographic order; the array
         of order 2 may be empty.
@@ -72,7 +72,7 @@ class Layout:
         As passed.
     size : int
         Length of the parameter vector. This is the number of free parameters of a group (eq. 7,
-        restricted to `terms`), except with `scores`, which make parameters proportional to each
+        restricted to `terms`), except with `scores`, where parameters are proportional to each
         other.
 
     Examples
@@ -151,7 +151,7 @@ class Layout:
 
     @cached_property
     def terms(self) -> tuple[np.ndarray, ...]:
-        """All pairs, listed on first access; `__init__` sets other terms directly."""
+        """All pairs, listed on first access; other terms are set in `__init__`."""
         # bytes: 16 per pair in each of `nonzero`, `argwhere` and the contiguous copy
         check_memory(
             48.0 * self.count(2), f"A list of {self.count(2)} pairs", "Use fewer predictors."
@@ -163,7 +163,7 @@ class Layout:
 
     @cached_property
     def term_start(self) -> tuple[np.ndarray, ...]:
-        """Starts of the tables of each order in the parameter vector, with the end of the last."""
+        """Starts of the tables of each order in the parameter vector, and the end of the last."""
         n_nonreference = self.n_levels.astype(np.intp) - 1
         position = self.D
         starts = []
@@ -177,14 +177,14 @@ class Layout:
         return tuple(starts)
 
     def count(self, order: int) -> int:
-        """Return the number of terms of this order, without listing them."""
+        """Return the number of terms of an order without listing them."""
         if self.complete:
             return self.m * (self.m - 1) // 2 if order == 2 else 0
         return len(self.terms[order - 2]) if 2 <= order <= len(self.terms) + 1 else 0
 
     @property
     def is_number(self) -> np.ndarray:
-        """Which predictors are numeric regressors, shape (m,)."""
+        """Mask of the predictors that are numeric regressors, shape (m,)."""
         if self.numbers is None:
             return np.zeros(self.m, dtype=bool)
         return np.asarray(self.numbers[:, 1] > 0.0)
@@ -211,14 +211,14 @@ class Layout:
 
     @property
     def scopes(self) -> list[tuple[int, ...]]:
-        """The predictors of each table, in the order of `cuts`."""
+        """Predictors of each table, in the order of `cuts`."""
         return [(i,) for i in range(self.m)] + [
             tuple(term) for terms in self.terms for term in terms.tolist()
         ]
 
     @property
     def order(self) -> int:
-        """Highest order of a term; 1 without terms."""
+        """Highest order of the terms, or 1 if there are none."""
         if self.complete:
             return 2 if self.m > 1 else 1
         return len(self.terms) + 1 if any(map(len, self.terms)) else 1
@@ -252,11 +252,11 @@ class Layout:
 
     @property
     def of_pooled(self) -> Layout:
-        """The layout with those structural zeros that are impossible in all groups."""
+        """The layout with only the structural zeros that all groups share."""
         return self if self.support is None else self._with_support(self.support.pooled)
 
     def _with_support(self, support: Support) -> Layout:
-        """Return a layout with the same terms and a different `support`, if it has zeros."""
+        """Return a layout with the same terms and a different `support`."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
         return layout
@@ -266,7 +266,7 @@ class Layout:
         return Layout(self.n_levels, terms, self.support, self.n_ordered, self.scores, self.numbers)
 
     def beside(self, *predictors: int) -> np.ndarray:
-        """Return other members of all larger terms that contain these predictors, in order."""
+        """Return the other members of all larger terms that contain `predictors`, sorted."""
         members = [np.empty(0, dtype=np.intp)]
         # higher orders only; `terms[0]` is of order 2
         for terms in self.terms[len(predictors) - 1 :]:
@@ -274,11 +274,11 @@ class Layout:
         return np.setdiff1d(np.concatenate(members), predictors)
 
     def without_constants(self) -> Layout:
-        """Return the layout without constant predictors; its parameter vector is identical."""
+        """Return the layout without constant predictors; the parameter vector does not change."""
         return self.only(np.flatnonzero(self.n_levels > 1))
 
     def only(self, predictors: np.ndarray) -> Layout:
-        """Return the layout of the given predictors (increasing) and their terms, without
+        """Return the layout of the given predictors (in increasing order) and their terms, without
         `support`.
         """
         n_ordered = self.n_ordered[predictors]
@@ -296,7 +296,7 @@ class Layout:
         return Layout(self.n_levels[predictors], kept_terms, None, n_ordered, scores, numbers)
 
     def index(self, *predictors: int) -> int:
-        """Return the row of a term in the `terms` of its order, or -1 if it is not included."""
+        """Return the row of a term in the `terms` of its order, or -1 if it does not exist."""
         order = len(predictors)
         if not self.count(order):
             return -1
@@ -312,7 +312,7 @@ class Layout:
 
     @cached_property
     def _pair_keys(self) -> np.ndarray:
-        """Key ``i m + j`` of each pair, ascending."""
+        """Key ``i m + j`` of each pair, in increasing order."""
         return self.pairs[:, 0] * self.m + self.pairs[:, 1]
 
     @cached_property
@@ -334,7 +334,7 @@ class Layout:
         }
 
     def predictors_of(self, is_selected: np.ndarray) -> np.ndarray:
-        """Return a mask (m,) of predictors with a field or coupling in `is_selected` (size,)."""
+        """Return a mask (m,) of the predictors with a parameter in `is_selected` (size,)."""
         # number of selected parameters before each position
         n_before = np.concatenate([[0], np.cumsum(is_selected)])
         has_selected = n_before[self.start[1:]] > n_before[self.start[:-1]]
@@ -343,10 +343,10 @@ class Layout:
         return has_selected
 
     def table(self, theta: np.ndarray, *predictors: int) -> np.ndarray:
-        """Return a view of the fields of one predictor, or the couplings of several, in `theta`.
+        """Return a view of the fields of one predictor in `theta`, or of the couplings of a term.
 
-        `theta` has shape (..., size). Leading axes are kept; the axes of the table (L_i - 1, L_j -
-        1, ...) follow the order of `predictors`. `theta` can be any array whose last axis has
+        `theta` has shape (..., size). Leading axes are kept. The axes of the table (L_i - 1, L_j -
+        1, ...) are in the order of `predictors`. `theta` can be any array whose last axis has
         length `size`, such as gradients or standard errors.
         """
         if len(predictors) == 1:
@@ -366,10 +366,11 @@ class Layout:
         )
 
     def factors(self, theta: np.ndarray) -> list[tuple[tuple[int, ...], np.ndarray]]:
-        """Return ``(predictors, table)`` for each table of `theta` (K, size), as factors.
+        """Return a factor ``(predictors, table)`` for each table of `theta` (K, size).
 
         The result can be passed to `elimination.log_sum`. Each table (K, L_i, L_j, ...) includes
-        the zeros of the reference levels. The table of structural zeros comes last.
+        the zeros of the reference levels. The last factor contains the structural zeros, if there
+        are any.
         """
         # the scope and a table of 0 and -inf
         zeros = [] if self.support is None else [self.support.factor]
@@ -384,9 +385,9 @@ class Layout:
 
 
 def term_columns(layout: Layout) -> np.ndarray:
-    """Return the columns of each parameter's levels: int32, shape (max(order, 2), size).
+    """Return the columns of the levels of each parameter, an int32 array (max(order, 2), size).
 
-    Entry (k, t) is the column, among the D, of the level of the k-th predictor in the term of
+    Entry (k, t) is the column (0 to D - 1) of the level of the k-th predictor in the term of
     parameter t, or -1 if the term has fewer predictors.
 
     Examples
@@ -459,7 +460,7 @@ def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, .
 
 
 def _with_reference(table: np.ndarray, n_axes: int) -> np.ndarray:
-    """Return `table` with zeros for the reference levels added on its last `n_axes` axes."""
+    """Return `table` with zeros added for the reference levels on its last `n_axes` axes."""
     out = np.zeros((len(table), *(n + 1 for n in table.shape[1:])))  # much faster than np.pad
     out[(slice(None), *(slice(1, None),) * n_axes)] = table
     return out

@@ -73,7 +73,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
 
 
 def state_codes(index, n_levels) -> np.ndarray:
-    """Return the codes (n, m) of the states at positions `index` (n,) in the list of states."""
+    """Return the codes (n, m) of the states with positions `index` (n,) in lexicographic order."""
     levels = np.asarray(n_levels)
     if not len(levels):
         return np.zeros((len(index), 0), dtype=np.uint8)
@@ -81,10 +81,9 @@ def state_codes(index, n_levels) -> np.ndarray:
 
 
 def map_state(h, J, n_levels) -> tuple[np.ndarray, float]:
-    """Return the most probable state (m,) and its energy by listing all states (at most 2**20).
+    """Return the most probable state (m,) and its energy by enumerating all states.
 
-    Ties are resolved in favour of the first state. The arguments and errors are described in
-    `state_energies`.
+    In case of ties, the first state is returned. See `state_energies` for the arguments and errors.
 
     Examples
     --------

@@ -48,14 +48,16 @@ MAX_CELLS = 2**22  # states times rows that are scored at a time
 
 @dataclass(frozen=True, eq=False)
 class NormalScores:
-    """The map of each numeric value to the normal score of its mid-rank among the training rows.
+    """Transformation of numeric values to normal scores of their mid-ranks in the training rows.
 
-    New values are interpolated linearly; values outside the range get the score of the nearest end.
+    New values are interpolated linearly. Values outside the range of the training rows have the
+    score of the minimum or maximum.
 
     Attributes
     ----------
     values, scores : tuple of q ndarrays
-        The distinct training values of each numeric predictor, increasing, and their scores.
+        The distinct training values of each numeric predictor, in increasing order, and their
+        scores.
     """
 
     values: tuple[np.ndarray, ...]
@@ -63,7 +65,7 @@ class NormalScores:
 
     @classmethod
     def of_values(cls, numbers: np.ndarray, weights: np.ndarray) -> NormalScores:
-        """Return the map of values (n, q) with weights (n,)."""
+        """Return the transformation estimated from values (n, q) with weights (n,)."""
         from scipy.special import ndtri
 
         values = []
@@ -76,7 +78,7 @@ class NormalScores:
         return cls(tuple(values), tuple(scores))
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the scores (n, q) of values (n, q); nan stays nan."""
+        """Return the scores (n, q) of values (n, q); nan values remain nan."""
         return np.column_stack(
             [
                 np.interp(column, values, scores)
@@ -98,7 +100,7 @@ class NormalScores:
 
 @dataclass(frozen=True, eq=False)
 class LocationModel:
-    """Specification of the means and covariances, and how they are estimated.
+    """Specification of the means and covariances, with estimation options.
 
     Attributes
     ----------
@@ -109,9 +111,10 @@ class LocationModel:
     partners : ndarray of bool, shape (q, m)
         Whether the mean of each numeric predictor depends on the level of each predictor.
     correlated : ndarray of bool, shape (q, q)
-        Whether two numeric predictors are correlated given the others; true on the diagonal.
+        Whether two numeric predictors are correlated given the others; True on the diagonal.
     covariance : {"group", "shared", "cv"}
-        Whether each group has its own covariance. "cv", here and below: not chosen yet.
+        Whether each group has its own covariance. With "cv", here and below, the option has yet to
+        be chosen by cross-validation.
     divisor : {"moment", "ml"}
         Whether residual sums are divided by the degrees of freedom, as in MASS, or by the number of
         rows.
@@ -123,9 +126,9 @@ class LocationModel:
     transform : {"none", "normal", "cv"}
         Whether numeric values are replaced by normal scores.
     tuned : tuple of str
-        Which of these options were chosen by cross-validation.
+        Names of the options that were chosen by cross-validation.
     keeps_prior_count : bool
-        Whether refits keep `prior_count`. If not, it is that of the engine.
+        Whether refits keep `prior_count` instead of using the prior count of the engine.
     """
 
     n_levels: np.ndarray
@@ -142,7 +145,7 @@ class LocationModel:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """The options that cross-validation is to choose."""
+        """Options that are still to be chosen by cross-validation."""
         return tuple(
             name for name in ("covariance", "transform", "shrink") if getattr(self, name) == "cv"
         )
@@ -151,8 +154,9 @@ class LocationModel:
     def of_pairs(
         cls, n_levels: np.ndarray, is_number: np.ndarray, pairs: np.ndarray, **options: Any
     ) -> LocationModel | None:
-        """Return the model of the numbers, marked in `is_number` (m,), with the interacting `pairs`
-        (P, 2) of predictors; None if there are none. `options` are other attributes.
+        """Return the specification for the numeric predictors in the mask `is_number` (m,) and the
+        interacting `pairs` (P, 2), or None if no predictor is numeric. `options` are other
+        attributes.
         """
         numbers = np.flatnonzero(is_number)
         if not len(numbers):
@@ -178,14 +182,14 @@ class LocationModel:
 
     @cached_property
     def is_number(self) -> np.ndarray:
-        """Which predictors are numeric, shape (m,)."""
+        """Mask of numeric predictors, shape (m,)."""
         is_number = np.zeros(len(self.n_levels), dtype=bool)
         is_number[self.numbers] = True
         return is_number
 
     @cached_property
     def categories(self) -> np.ndarray:
-        """Positions of the predictors that are not numeric, increasing."""
+        """Positions of the predictors that are not numeric, in increasing order."""
         return np.flatnonzero(~self.is_number)
 
     def without_numbers(self, rows: Sample) -> Sample:
@@ -194,9 +198,7 @@ class LocationModel:
 
     @cached_property
     def components(self) -> list[np.ndarray]:
-        """Positions of the numeric predictors in each set whose members are correlated with each
-        other, directly or through others.
-        """
+        """Numeric predictors (positions) in each connected component of the correlation graph."""
         from scipy.sparse.csgraph import connected_components
 
         n_components, component = connected_components(self.correlated, directed=False)
@@ -204,12 +206,14 @@ class LocationModel:
 
     @cached_property
     def used(self) -> np.ndarray:
-        """Positions of the partners of any numeric predictor, increasing."""
+        """Positions of the predictors that affect the mean of a numeric predictor, in increasing
+        order.
+        """
         return np.flatnonzero(self.partners.any(axis=0))
 
     @cached_property
     def start(self) -> np.ndarray:
-        """First column in z of each used partner, then p; shape (used + 1,)."""
+        """First column in z of each predictor in `used`, followed by p; shape (used + 1,)."""
         return np.concatenate([[1], 1 + np.cumsum(self.n_levels[self.used] - 1)]).astype(np.intp)
 
     @property
@@ -244,7 +248,7 @@ class LocationModel:
         """Return the second moments ``T = sum w t t'`` of ``t = (z, u)`` in each group, (K, p + q,
         p + q).
 
-        They add up over blocks of rows, folds and weights.
+        The moments of separate blocks of rows or folds can be added.
         """
         check_memory(
             8.0 * K * (self.p + self.q) ** 2,
@@ -258,7 +262,7 @@ class LocationModel:
         return cast(StoredSample, rows).summed(sum_moments)
 
     def _moments_of_sample(self, rows: Sample, K: int, scores: NormalScores | None) -> np.ndarray:
-        """Return `moments` of rows in memory."""
+        """Return the `moments` of rows in memory."""
         T = np.zeros((K, self.p + self.q, self.p + self.q))
         for block in rows.blocks(BLOCK):
             numbers = block.codes[:, self.numbers]
@@ -284,8 +288,8 @@ class LocationModel:
         return self.from_moments(self.moments(rows, K, scores), scores, names)
 
     def normal_scores(self, rows: Rows) -> NormalScores | None:
-        """Return the normal scores of the numeric values in `rows`, or None if the values are
-        not transformed.
+        """Return the normal scores of the numeric values in `rows`, or None if the values are not
+        transformed.
         """
         if self.transform != "normal":
             return None
@@ -316,8 +320,8 @@ class LocationModel:
         return Location(self, C, selected, n, ranks, T, scores)
 
     def coefficients(self, T: np.ndarray) -> np.ndarray:
-        """Return the coefficients C (K, p, q) estimated from second moments, whether covariances
-        are singular or not.
+        """Return the coefficients C (K, p, q) estimated from second moments; covariances may be
+        singular.
         """
         C, _ = self._regressions(T, self.has_column)
         if self.is_seemingly_unrelated:
@@ -325,7 +329,8 @@ class LocationModel:
         return C
 
     def _regressions(self, T: np.ndarray, has_column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return regression coefficients (K, p, q) of each numeric predictor, and ranks (K, q).
+        """Return the regression coefficients (K, p, q) and the ranks (K, q) for each numeric
+        predictor.
 
         The regressors are the columns of z marked in `has_column` (q, p).
         """
@@ -341,8 +346,8 @@ class LocationModel:
         """Return the coefficients of numeric predictor j for some `columns` of z, and the rank of
         the design.
 
-        `T` (p + q, p + q) are a group's moments. Levels that do not occur in the group get the mean
-        of the group, without a prior count.
+        `T` (p + q, p + q) contains the moments of a group. Without a prior count, the mean at
+        levels that do not occur in the group equals the mean of the group.
         """
         from scipy import linalg
 
@@ -383,8 +388,8 @@ class LocationModel:
 
     @cached_property
     def penalty(self) -> np.ndarray:
-        """The penalty (p, p) on effects of levels: `prior_count` times the sum of the squares of
-        zero-sum effects.
+        """Matrix (p, p) of the penalty on effects of levels: `prior_count` times the sum of the
+        squares of zero-sum effects.
         """
         penalty = np.zeros((self.p, self.p))
         for start, stop in itertools.pairwise(self.start):
@@ -394,8 +399,9 @@ class LocationModel:
 
     @property
     def is_seemingly_unrelated(self) -> bool:
-        """Whether numeric predictors with different partners are correlated, so that separate
-        regressions do not maximise the likelihood.
+        """Whether numeric predictors with different partners are correlated.
+
+        If so, separate regressions do not maximise the likelihood.
         """
         differ = (self.has_column[:, None] != self.has_column[None]).any(axis=2)
         return bool((differ & self.correlated).any())
@@ -403,8 +409,10 @@ class LocationModel:
     def _generalised(
         self, T: np.ndarray, C: np.ndarray, residuals: np.ndarray, n: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return C (K, p, q) and the residual sums (K, q, q) of the maximum of the likelihood, by
-        generalised least squares with the covariance until both are stationary.
+        """Return the maximum likelihood estimate of C (K, p, q) and the residual sums (K, q, q).
+
+        Generalised least squares for C and the estimation of the covariance alternate until both
+        converge.
         """
         C = C.copy()
         used = np.flatnonzero(n > 0.0)
@@ -427,7 +435,7 @@ class LocationModel:
         return C, residuals
 
     def _generalised_step(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
-        """Return C (p, q) of a group by generalised least squares with a `precision` (q, q)."""
+        """Estimate C (p, q) of a group by generalised least squares with a `precision` (q, q)."""
         columns = [np.flatnonzero(has) for has in self.has_column]
         cuts = np.cumsum([0, *map(len, columns)])
         b = np.zeros(cuts[-1])
@@ -457,8 +465,8 @@ class LocationModel:
     def covariances(
         self, residuals: np.ndarray, n: np.ndarray, ranks: np.ndarray, divisor: str | None = None
     ) -> np.ndarray:
-        """Return the covariances (K, q, q) of residual sums (K, q, q), before zeros of their
-        inverses are imposed.
+        """Return the covariances (K, q, q) from residual sums (K, q, q), without zeros in their
+        inverses.
         """
         is_moment = (divisor or self.divisor) == "moment"
         # (K, q): numbers of different ranks have different degrees of freedom
@@ -491,8 +499,8 @@ def _residuals(T: np.ndarray, C: np.ndarray) -> np.ndarray:
 def select_covariance(S: np.ndarray, correlated: np.ndarray) -> np.ndarray:
     """Return the maximum likelihood covariance whose inverse is zero where not `correlated`.
 
-    Dempster's (1972) covariance selection by the algorithm 17.1 of Hastie, Tibshirani & Friedman
-    (2009), from the covariance `S` (q, q).
+    The sample covariance is `S` (q, q). This is Dempster's (1972) covariance selection, computed by
+    algorithm 17.1 of Hastie, Tibshirani & Friedman (2009).
     """
     q = len(S)
     if correlated.all() or q == 1:
@@ -518,7 +526,7 @@ def select_covariance(S: np.ndarray, correlated: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class NumberNames:
-    """Names for errors: of the numeric predictors (q,) and of the groups (K,)."""
+    """Names of the numeric predictors (q,) and groups (K,) for error messages."""
 
     numbers: Sequence[object]
     groups: Sequence[object]
@@ -532,11 +540,11 @@ def _refuse_singular(
     model: LocationModel,
     names: NumberNames | None,
 ) -> None:
-    """Raise a DataError with the predictor and group if a covariance is singular.
+    """Raise a DataError that names the predictor and group if a covariance is singular.
 
-    `residuals` (K, q, q) contains residual sums, `n` (K,) the numbers of rows in the groups,
-    `ranks` (K, q) the ranks of the regressions, and `size` (q,) the variances of the numeric
-    predictors over all rows.
+    `residuals` (K, q, q) contains residual sums of squares and products, `n` (K,) the number of
+    rows in each group, `ranks` (K, q) the ranks of the regressions, and `size` (q,) the variances
+    of the numeric predictors over all rows.
     """
     found = _find_singular(residuals, n, ranks, size, model)
     if found is None:
@@ -566,14 +574,14 @@ def _refuse_singular(
 
 @dataclass(frozen=True)
 class SingularCovariance:
-    """Where a covariance is singular.
+    """Location of a singularity in the covariances.
 
     Attributes
     ----------
     g : int
-        Number of the group; -1 for the covariance of all groups.
+        Index of the group; -1 for the covariance of all groups.
     number : int
-        Which number is constant, or a linear function of the others.
+        Index of the numeric predictor that is constant or a linear function of the others.
     is_constant : bool
     """
 
@@ -598,8 +606,9 @@ def _find_singular(
 
 
 def singular_number(S: np.ndarray, size: np.ndarray, correlated: np.ndarray) -> int | None:
-    """Return the last number that is constant, or a linear function of the others, under the
-    covariance S (q, q); None if S is regular. `size` (q,) are variances to compare with.
+    """Return the last numeric predictor that is constant or a linear function of the others
+    according to the covariance S (q, q), or None if S is regular. `size` (q,) contains the
+    variances that define the scale of each predictor.
     """
     variance = S.diagonal()
     is_constant = ~(variance > SINGULAR * size)
@@ -667,8 +676,8 @@ class Location:
         return self.C[:, start:stop]
 
     def level_couplings(self, i: int, j: int) -> np.ndarray:
-        """Return what averaging over the numeric predictors adds to the couplings of the levels of
-        predictors i and j, ``M_i' L M_j``, shape (K, L_i - 1, L_j - 1).
+        """Return the couplings (K, L_i - 1, L_j - 1) of predictors i and j that result from
+        averaging over the numeric predictors, ``M_i' L M_j``.
         """
         return self.effects(i) @ self.precision @ self.effects(j).transpose(0, 2, 1)
 
@@ -681,15 +690,15 @@ class Location:
         return int(self.ranks[self.n > 0.0].sum()) + n_groups * n_covariances
 
     def numbers(self, codes: np.ndarray) -> np.ndarray:
-        """Return the numeric values (n, q) of rows as the model uses them, after any
-        transformation.
+        """Return the numeric values (n, q) of rows, transformed to normal scores if the model uses
+        them.
         """
         numbers = codes[:, self.model.numbers]
         return numbers if self.scores is None else self.scores(numbers)
 
     def group_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the weights of the groups (K,), the means of the numeric predictors (K, q), and
-        the sums of products of deviations from these (K, q, q), over all levels of the other
+        """Return the weights (K,) of the groups, the means (K, q) of the numeric predictors, and
+        the sums of products (K, q, q) of deviations from these means, over all levels of the other
         predictors.
         """
         own = slice(self.model.p, self.model.p + self.model.q)
@@ -751,8 +760,9 @@ class Location:
         self, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
         """Return the log density (n, K, components) of each component of correlated numeric
-        predictors; 0 in rows with a missing predictor on which a known member of the component
-        depends.
+        predictors.
+
+        It is 0 in rows where a known member of the component depends on a missing predictor.
         """
         hidden = np.zeros(codes.shape, dtype=bool) if missing is None else missing
         out = np.empty((len(codes), len(self.C), len(self.model.components)))
@@ -765,9 +775,7 @@ class Location:
         return out
 
     def draw(self, codes: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return numeric values (n, q) drawn given the levels in `codes` (n, m) and groups `y`
-        (n,).
-        """
+        """Draw numeric values (n, q) given the levels in `codes` (n, m) and the groups `y` (n,)."""
         z = self.model.indicators(codes)
         out = np.empty((len(codes), self.model.q))
         noise = rng.standard_normal(out.shape)
@@ -778,22 +786,25 @@ class Location:
         return out if self.scores is None else self.scores.inverse(out)
 
     def is_needed(self, missing: np.ndarray) -> np.ndarray:
-        """Return a mask (n, m) of missing cells that affect a known numeric predictor."""
+        """Return a mask (n, m) of the missing cells that affect the mean of a known numeric
+        predictor.
+        """
         known_numbers = ~missing[:, self.model.numbers]
         return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
 
     def add_to(self, energy: Energies) -> EnergyWithNumbers:
-        """Return a function like `energy` that adds the log density of the numeric predictors."""
+        """Return a function that adds the log density of the numeric predictors to `energy`."""
         return EnergyWithNumbers(self, energy)
 
 
 @dataclass(frozen=True, eq=False)
 class EnergyWithNumbers:
-    """Energies of rows with numeric predictors: energies of the levels plus the log density of the
-    numeric predictors.
+    """Energies of rows with numeric predictors.
 
-    Unknown predictors that the mean of a known numeric predictor depends on are marginalised by a
-    sum over their levels, and all others as in `energy`.
+    The log density of the numeric predictors is added to the energies of the levels.
+
+    If the mean of a known numeric predictor depends on an unknown predictor, the unknown predictor
+    is marginalised by a sum over its levels. Other unknown predictors are marginalised by `energy`.
 
     Attributes
     ----------
@@ -842,7 +853,9 @@ class EnergyWithNumbers:
         return out
 
     def _sum(self, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return the energies (n, K) of rows with all needed partners known."""
+        """Return the energies (n, K) of rows where all partners of known numeric predictors are
+        known.
+        """
         model = self.location.model
         levels = nominal_codes(codes, model.is_number, model.n_levels)
         unknown_levels = None if unknown is None else unknown & ~model.is_number

@@ -1,5 +1,5 @@
-"""Influences of rows on the parameters of a location model, and derivatives of averaged group
-probabilities with respect to them.
+"""Influence of rows on the parameters of a location model, and derivatives of averaged group
+probabilities with respect to these parameters.
 
 The *parameters* of a group are the coefficients of the means that are not fixed at zero, predictor
 by predictor, the variances, and the covariances of the pairs of numeric predictors that may be
@@ -32,9 +32,9 @@ class LocationInfluence:
     """Influence of rows on the parameters (d,) of each group, and the derivatives of log densities
     with respect to these parameters.
 
-    The influence of a row is the derivative of the estimate with respect to the row's weight, where
-    any transformation of the numeric predictors, and the diagonal towards which covariances are
-    shrunk, are taken as fixed.
+    The influence of a row is the derivative of the estimate with respect to the row's weight. The
+    transformation of the numeric predictors and the diagonal towards which covariances are shrunk
+    are treated as fixed.
     """
 
     location: Location
@@ -53,12 +53,14 @@ class LocationInfluence:
 
     @property
     def size(self) -> int:
-        """Number d of parameters of a group."""
+        """Number d of parameters in each group."""
         return len(self.coefficients[0]) + len(self.edges[0])
 
     def directions(self, g: int) -> np.ndarray:
-        """Return the directions (d, u) along which the parameters of group g can move without
-        changing the fit: the effects of levels without rows in the group.
+        """Return the directions (d, u) along which the parameters of group g can change without
+        changing the fit.
+
+        These are the effects of levels without rows in the group.
         """
         model = self.location.model
         if model.prior_count or not self.location.n[g]:
@@ -84,8 +86,10 @@ class LocationInfluence:
 
     @cached_property
     def _bread(self) -> list[list[np.ndarray]]:
-        """For each group, the inverse information of the coefficients: one matrix for each numeric
-        predictor, or a single one for all if they are estimated together.
+        """Inverse information of the coefficients in each group.
+
+        Each group has one matrix for each numeric predictor, or a single matrix if all numeric
+        predictors are estimated jointly.
         """
         model = self.location.model
         out = []
@@ -104,7 +108,7 @@ class LocationInfluence:
 
     @cached_property
     def _scale(self) -> np.ndarray:
-        """Factors (K, q, q) from products of residuals to covariances."""
+        """Factors (K, q, q) that convert products of residuals to covariances."""
         model = self.location.model
         ranks = self.location.ranks * (model.divisor == "moment")
         df = np.maximum(self.location.n[:, None] - ranks, 0.0)  # (K, q)
@@ -138,8 +142,8 @@ class LocationInfluence:
         return out
 
     def covariance_influences(self, codes: np.ndarray, g: int) -> np.ndarray:
-        """Return the influences (n, edges) of rows of group g on the group's covariances; with a
-        shared covariance, on those of all groups.
+        """Return the influences (n, edges) of rows of group g on the covariances of the group, or
+        on the shared covariance.
         """
         i, j = self.edges
         residuals = self.location.residuals(codes, g)
@@ -148,7 +152,9 @@ class LocationInfluence:
 
     @cached_property
     def _mean_products(self) -> np.ndarray:
-        """Means (K, edges) of the products of residuals; with a shared covariance, of all rows."""
+        """Means (K, edges) of the products of residuals in each group, or over all rows if the
+        covariance is shared.
+        """
         i, j = self.edges
         sums = self.location.residual_sums[:, i, j]
         n = self.location.n[:, None]
@@ -161,8 +167,8 @@ class LocationInfluence:
         """Return the derivatives (n, K, d) of the log density of rows in each group with respect to
         the group's parameters.
 
-        `missing` (n, m) marks missing numeric values, which are averaged over; other predictors on
-        which a known numeric predictor depends must be known.
+        Numeric values marked in `missing` (n, m) are averaged over. Other predictors must be known
+        if a known numeric predictor depends on them.
         """
         location = self.location
         model = location.model
@@ -200,8 +206,9 @@ class LocationInfluence:
     ) -> np.ndarray:
         """Return the derivatives (n, edges) of log densities with respect to the free covariances.
 
-        `weighted` (n, q) are residuals times the `precision` (q, q) of the known numeric values, 0
-        for the others. The other covariances are functions of the free ones.
+        `weighted` (n, q) contains the residuals multiplied by the `precision` (q, q) of the known
+        numeric values, and 0 for missing values. The other covariances are functions of the free
+        ones.
         """
         i, j = np.triu_indices(self.location.model.q)
         # derivatives with respect to all covariances, each pair counted once
@@ -211,7 +218,10 @@ class LocationInfluence:
     @cached_property
     def _expansion(self) -> np.ndarray:
         """Derivatives (K, pairs, edges) of the covariances of all pairs i <= j with respect to the
-        free ones: with Gaussian covariance selection, through the precisions of the edges.
+        free covariances.
+
+        With Gaussian covariance selection, the chain rule is applied to the precisions of the
+        edges.
         """
         i, j = np.triu_indices(self.location.model.q)
         first, second = self.edges
@@ -228,7 +238,7 @@ class LocationInfluence:
 
 
 def _scaled_inverse(A: np.ndarray) -> np.ndarray:
-    """Return the pseudoinverse of an information matrix, scaled to a diagonal of 1 first."""
+    """Return the pseudoinverse of an information matrix, which is first scaled to unit diagonal."""
     scale = np.sqrt(np.maximum(A.diagonal(), 1e-300))
     inverse = np.linalg.pinv(A / scale[:, None] / scale, rcond=RANK, hermitian=True)
     return inverse / scale[:, None] / scale

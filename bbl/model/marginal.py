@@ -26,9 +26,9 @@ class MarginalEnergy(Energy):
     """Energies of rows with unknown predictors under K models; -inf for impossible rows.
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
-    - ln Z`` is the log-probability of the known predictors. Given these, the unknown predictors
-      form a smaller model with fields ``h + sum J`` (for terms of three or more, couplings with the
-      known members are added in the same way). The log-sum is the ln Z of this model, computed by
+    - ln Z`` is the log-probability of the known predictors. Given the known predictors, the unknown
+      predictors have a smaller model with the fields ``h + sum J``; couplings of three or more
+      predictors are handled in the same way. The log-sum is the ln Z of this model, computed by
       variable elimination for up to half a million table cells per row, and otherwise by annealing
       with a fixed seed. Rows with the same unknown predictors are processed together.
 

@@ -1,4 +1,4 @@
-"""Unpenalised optimum of a penalised fit, and parameters without a finite estimate."""
+"""Unpenalised estimates computed from a penalised fit, and parameters without a finite estimate."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def unpenalised(
     """Continue from a penalised site solution to the unpenalised optimum by Newton steps ``H^-1
     score``.
 
-    If the rows are separated, the optimum is not finite: the objective increases along a direction
+    If the rows are separated, the optimum is not finite: the likelihood increases in some direction
     without bound, the Hessian and the gradient decrease at the same rate, and all steps in that
     direction have the same length (see Albert & Anderson 1984 for the condition). Three kinds of
     parameters are therefore undetermined: parameters that still change when the others have
     converged; parameters with no effect on the likelihood, as with two identical columns; and
-    parameters for which all rows become certain.
+    parameters for which all conditional probabilities approach 0 or 1.
 
     Parameters
     ----------
@@ -154,8 +154,8 @@ def _take_chord_steps(
     """Take steps with the Hessians of `chords`, updating `site_theta` in place, and return the
     sites that converge.
 
-    A site is abandoned if its next step would not be much shorter than the last one. Diverging
-    parameters are therefore found only by Newton steps.
+    The iterations of a site end if its next step would not be much shorter than the last one.
+    Diverging parameters are therefore only found by Newton steps.
     """
     shrinking = dict(chords)
     converged = []
@@ -179,12 +179,13 @@ def _take_chord_steps(
 def unbounded_parameters(
     sample: Rows, layout: Layout, site_theta: np.ndarray, max_parameters: int
 ) -> tuple[tuple[int, ...], ...]:
-    """Return one diverging parameter for each site that has any, as in `EngineFit.unbounded`.
+    """Return a diverging parameter of each site that has one, as in `EngineFit.unbounded`.
 
     A diverging parameter has no finite optimum; the optimiser stopped where the gradient was small.
-    A site is checked if a level is almost certain in some row and the site has p < `max_parameters`
-    parameters (a Newton step costs p^3). Each tuple contains the site and its level code, then, for
-    a coupling, the predictor and level code of each other member of its term.
+    A site is checked if one of its levels is almost certain in some row and it has p <
+    `max_parameters` parameters, because a Newton step costs p^3. Each tuple contains the site and
+    its level code. For a coupling, these are followed by the predictor and level code of each other
+    member of its term.
     """
     regs = regressors(layout)
     nearly_certain = [
@@ -239,8 +240,8 @@ def unbounded_parameters(
 def _find_separated_sites(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]
 ) -> set[int]:
-    """Return the sites whose observed level has the largest field in every row. For these sites,
-    ``2 * site_theta`` fits the rows better.
+    """Return the sites whose observed level has the largest field in every row. The likelihood of
+    these sites is higher at ``2 * site_theta``.
     """
     regs = regressors(layout)
     separated = set(sites)
@@ -262,11 +263,11 @@ def _find_separated_sites(
 
 
 def _find_nearly_certain_sites(sample: Rows, layout: Layout, site_theta: np.ndarray) -> list[int]:
-    """Return the sites with a field of at least `CERTAIN_LOG_ODDS` in absolute value in some row,
-    up to rounding.
+    """Return the sites that have, in some row, a field of at least `CERTAIN_LOG_ODDS` in absolute
+    value.
 
-    Bounds are checked first: a field is at most h plus the largest coupling with each regressor (0
-    with its reference level).
+    A bound is checked first: a field is at most h plus the largest coupling with each regressor,
+    where couplings with reference levels are 0.
     """
     regs = regressors(layout)
     # first column of each regressor that has columns
@@ -304,17 +305,17 @@ def _find_max_abs_fields(
 def prove_near_optimum(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Sequence[int]
 ) -> dict[int, bool]:
-    """Return a mask of sites for which Newton's method provably converges from `site_theta`.
+    """Return a mask of the sites for which Newton's method is proven to converge from `site_theta`.
 
-    Let g be the gradient of a site's mean log loss, H its Hessian, M a matrix with ``H >= kron(I,
-    M)``, and l the smallest eigenvalue of M. A change v of the parameters changes any difference of
-    log odds in a row by at most ``r |v| <= r/sqrt(l) |v|_H``, where ``r^2 = 2 (1 + neighbours)``,
-    which bounds third derivatives by second derivatives. If ``r/sqrt(l) |g|_{M^-1} <= 1/2``, there
-    is a single finite optimum, and Newton steps soon become shorter than `DIVERGING_STEP` (Bach
-    2010, Propositions 1 and 2). `neighbours` is the number of the site's regressors: a row's design
-    vector z, a one and an indicator for each regressor, satisfies ``|z|^2 <= 1 + neighbours``, and
-    the factor 2 is due to the difference of two levels. If a value is False, the bound is
-    inconclusive for this site.
+    Let g be the gradient of a site's mean log loss, H its Hessian, M a matrix with
+    ``H >= kron(I, M)``, and l the smallest eigenvalue of M. If the parameters change by v, any
+    difference of log odds in a row changes by at most ``r |v| <= r/sqrt(l) |v|_H``, where
+    ``r^2 = 2 (1 + neighbours)``. Third derivatives are therefore bounded by second derivatives. If
+    ``r/sqrt(l) |g|_{M^-1} <= 1/2``, there is a single finite optimum, and Newton steps soon become
+    shorter than `DIVERGING_STEP` (Bach 2010, Propositions 1 and 2). `neighbours` is the number of
+    the site's regressors: the design vector z of a row, which contains a one and an indicator for
+    each regressor, satisfies ``|z|^2 <= 1 + neighbours``. The factor 2 is due to the difference
+    between two levels. False means that the bound is inconclusive for this site.
     """
     from scipy.linalg import lapack
 
@@ -375,9 +376,9 @@ class _CurvatureBound:
 
     A row with design vector z (a one, then indicators) and conditional probabilities p contributes
     at least ``c z z'``, where ``c = w p_0 min_a p_a``. In each chunk, only the rows with the
-    largest c are used, and all of them are given the smallest c among them, so that M is a multiple
-    of pair counts. `neighbours` are the site's regressors, among `regs`; `n_rows` is the total
-    number of rows.
+    largest c are used, and c is replaced by the smallest value among them. M is then a multiple of
+    pair counts. `neighbours` contains the regressors of the site (positions in `regs`), and
+    `n_rows` is the total number of rows.
     """
 
     def __init__(self, neighbours: np.ndarray, regs: Regressors, n_rows: int):
@@ -391,7 +392,7 @@ class _CurvatureBound:
         self._share = min(1.0, max(CURVATURE_ROWS, 4.0 * (1 + self.layout.D) / n_rows))
 
     def add(self, codes: np.ndarray, row_curvatures: np.ndarray) -> None:
-        """Add a chunk of rows, given the codes (n, regressors) of all regressors and c for each row
+        """Add a chunk of rows, given the codes (n, regressors) of all regressors and the values c
         (n,).
         """
         n_dropped = int((1.0 - self._share) * len(row_curvatures))
@@ -404,9 +405,7 @@ class _CurvatureBound:
         self._weight += least_curvature * len(largest_rows)
 
     def matrix(self) -> np.ndarray:
-        """Return M, shape (1 + D, 1 + D) for the D columns of the neighbours; the constant comes
-        first.
-        """
+        """Return M (1 + D, 1 + D) for the constant and the D columns of the neighbours."""
         level_sums = self._pairs.diagonal()
         return np.block(
             [[np.array([[self._weight]]), level_sums[None]], [level_sums[:, None], self._pairs]]
@@ -414,8 +413,7 @@ class _CurvatureBound:
 
 
 def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the weights of the four cells of rows that each pair coupling compares, shape (2, 2,
-    couplings).
+    """Return the weights (2, 2, couplings) of the four cells that each pair coupling compares.
 
     The cells of ``J_ij(a, b)`` are the rows with i at its reference level or at a (first axis) and
     j at its reference level or at b (second axis), both known. If one of the four cells is empty,
@@ -457,14 +455,14 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
 
 
 def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the smallest expected count of the cells that each coupling compares, and whether any
-    cell is empty.
+    """Return the smallest expected count of the cells that each coupling compares, and a mask of
+    couplings with an empty cell.
 
     A coupling of k predictors compares ``2^k`` cells: each of the k predictors is at its reference
-    level or at the coupling's level, and further predictors that share a higher term with all k are
-    at their reference level. The expected count of a cell is computed from the model without this
-    coupling but with all couplings of fewer predictors. If a cell is empty, the unpenalised
-    coupling is not finite. Both arrays are (layout.size - layout.D,).
+    level or at the level of the coupling, and other predictors that share a higher-order term with
+    all k are at their reference level. The expected count of a cell is computed under the model
+    that omits this coupling and includes all couplings of fewer predictors. If a cell is empty, the
+    unpenalised coupling is not finite. Both arrays are (layout.size - layout.D,).
     """
     if layout.order <= 2:
         weights = cell_counts(sample, layout)
@@ -523,8 +521,8 @@ def _fit_without_highest_term(observed: np.ndarray) -> np.ndarray:
     """Return the expected counts (2, ..., 2, couplings) without the highest-order term, given the
     observed counts.
 
-    Uses iterative proportional fitting to the observed margins, each summed over one axis; with two
-    axes, one round is exact.
+    The observed margins, each summed over one axis, are matched by iterative proportional fitting.
+    With two axes, one round is exact.
     """
     fitted = np.ones(observed.shape)
     n_axes = observed.ndim - 1

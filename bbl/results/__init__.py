@@ -1,2 +1,1 @@
-"""Results: the frozen objects returned by public functions; the computations are done in other
-packages."""
+"""Immutable result objects that the public functions return."""

@@ -1,4 +1,4 @@
-"""Pack and unpack the content common to all model files: call, design, log-loss, training rows and
+"""Pack and unpack the content that all model files share: call, design, log-loss, training rows and
 their summaries.
 """
 # Each family adds its own entries to the dict and its own arrays. Earlier versions of the package
@@ -58,9 +58,9 @@ def pack_model(
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `entries` (with ``nobs``) and `arrays` (with ``log_likelihood``) belong to the family; arrays
-    that are None are omitted. Training rows are stored only with `store_data`; `tuned` states
-    whether an option was tuned inside the fit.
+    `entries` (including ``nobs``) and `arrays` (including ``log_likelihood``) are specific to the
+    model family. Arrays that are None are omitted. Training rows are only stored with `store_data`.
+    `tuned` indicates whether the fit tuned an option by cross-validation.
     """
     meta = {"call": fit.call, "design": fit.design.to_dict(), **entries}
     if isinstance(fit, ClassifierResults):
@@ -100,8 +100,8 @@ def check_model(
     """Raise a ValueError unless the call is text and `arrays` match `MODEL_TABLE` and a family's
     `table`.
 
-    `sizes` are the known values of symbols in `table`; ``K``, ``m`` and ``levels`` come from the
-    design.
+    `sizes` contains known values of symbols in `table`; ``K``, ``m`` and ``levels`` are taken from
+    the design.
     """
     check_types(meta, {"call": str})
     n_levels = design.n_levels
@@ -116,11 +116,11 @@ def unpack_model(
     lowest_group: int = 0,
     whole: bool = True,
 ) -> dict[str, Any]:
-    """Return the arguments of all result classes from content that `pack_model` stored and
-    `check_model` checked.
+    """Return the arguments that all result classes share, from content stored by `pack_model` and
+    checked by `check_model`.
 
-    Groups of training rows must be at least `lowest_group` (-1 for models that allow rows of
-    unknown group), and their weights integers if `whole`.
+    The groups of training rows must be at least `lowest_group`, which is -1 for models that allow
+    unknown groups. If `whole`, weights must be integers.
     """
     n_levels = design.n_levels
     # a table (K, L_i) for each predictor; without predictors, `np.split` would return one empty
@@ -149,8 +149,9 @@ def unpack_model(
 
 
 def _unpack_kept(stored: Any, sample: Sample, arrays: Mapping[str, np.ndarray]) -> KeptRows:
-    """Return the rows that a fit of data read in batches has kept; raises a ValueError for
-    impossible numbers of rows.
+    """Return the training rows that were kept by a fit of data read in batches.
+
+    Raises a ValueError if the numbers of rows are impossible.
     """
     check_types(stored, {"rows": list, "whole": bool})
     n_rows = stored["rows"]
@@ -168,8 +169,9 @@ def _unpack_rows(
     lowest_group: int,
     whole: bool,
 ) -> tuple[Sample | None, pd.Index | None]:
-    """Return (training rows, row labels), or (None, None); `labels` is the dict from
-    `_pack_index`.
+    """Return the training rows and row labels, or (None, None) if they are not stored.
+
+    `labels` is the dict returned by `_pack_index`.
     """
     if "codes" not in arrays:
         return None, None
@@ -193,8 +195,9 @@ def _unpack_rows(
 
 
 def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
-    """Return the class proportions (K,) in a file, or None; raises a ValueError unless they are
-    non-negative and sum to 1.
+    """Return the class proportions (K,) in a file, or None.
+
+    Raises a ValueError unless they are non-negative and sum to 1.
     """
     if "priors" not in meta:
         return None
@@ -208,8 +211,8 @@ def _pack_index(index: pd.Index) -> dict:
     """Return row labels as a dict for JSON: ``labels``, a list of text or integers or None, and
     ``name``, text or None.
 
-    ``labels`` is None for the default labels 0, 1, ..., and for labels of other types, which are
-    not stored.
+    ``labels`` is None for the default labels 0, 1, ... and for labels of other types, which cannot
+    be stored.
     """
     name = index.name if isinstance(index.name, str) else None
     if isinstance(index, pd.RangeIndex) and (index.start, index.step) == (0, 1):
@@ -234,8 +237,8 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
     """Return the entry ``log_loss`` of the dict of a model file: the fields of a `LossRecord`.
 
-    Without a log-loss the entry is omitted or, for a `tuned` model, None: a tuned model's file
-    without the entry is assumed to come from an earlier version.
+    Without a log-loss, the entry is omitted or, for a `tuned` model, None. This distinguishes the
+    file of a tuned model from files of earlier versions, which lack the entry.
     """
     if record is None:
         return {"log_loss": None} if tuned else {}
@@ -243,8 +246,9 @@ def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict 
 
 
 def unpack_loss(meta: dict) -> LossRecord | None:
-    """Return the log-loss stored by `pack_loss`, or None; raises a ValueError for wrong types or
-    negative numbers.
+    """Return the log-loss stored by `pack_loss`, or None.
+
+    Raises a ValueError for wrong types or negative numbers.
     """
     if meta.get("log_loss") is None:
         return None

@@ -1,6 +1,4 @@
-"""Specifications of the arrays in a model file (dtype, shape and range), and validation against
-them.
-"""
+"""Specification (dtype, shape and range) and validation of the arrays in a model file."""
 
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ PROBABILITY = (0.0, 1.0)
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Required dtype, shape and range of an array of a model file.
+    """Required dtype, shape and range of an array in a model file.
 
     A *symbol* is a named length, such as ``"K"``; ``"K+1"`` is one more than a known length.
 
@@ -41,11 +39,11 @@ class ArraySpec:
     shape : tuple of int or str
         Lengths and symbols.
     interval : tuple of a float and a float or str, optional
-        Smallest and largest value, inclusive; or the smallest value and a symbol, an exclusive
-        upper bound. nan is refused. By default any value is accepted, including nan.
+        Smallest and largest value, inclusive; or the smallest value and a symbol whose value is an
+        exclusive upper bound. nan is not allowed. By default, any value is accepted, including nan.
     required : bool or str, default True
-        Whether every model file of the same kind has the array, or the name of another array
-        that implies it.
+        Whether every model file of the same kind must contain the array, or the name of another
+        array whose presence requires it.
     sum_tolerance : float, optional
         Largest deviation of the sum of all values from 1; any sum is accepted by default.
     """
@@ -80,11 +78,11 @@ class ArraySpec:
 def check_arrays(
     arrays: Mapping[str, np.ndarray], table: Mapping[str, ArraySpec], **sizes: int
 ) -> None:
-    """Raise a ValueError unless `arrays` match a `table`; `sizes` are the known values of its
-    symbols.
+    """Raise a ValueError unless `arrays` match the specifications in `table`.
 
-    Any other symbol has the length that it has in the first array of the table. Kernels rely on
-    shapes and ranges, and a file's checksum does not prove that it was written by this package.
+    `sizes` contains the known values of symbols. The first array with another symbol determines its
+    value. Kernels rely on shapes and ranges, and a file's checksum does not prove that it was
+    written by this package.
     """
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"{min(unknown)!r} is not an array of this kind of model")
@@ -100,7 +98,7 @@ def check_arrays(
 
 
 def check_types(stored: Mapping[str, Any], types: Mapping[str, type]) -> None:
-    """Raise a ValueError unless each entry of `stored` that `types` names has the given type."""
+    """Raise a ValueError unless the entries of `stored` have the types in `types`."""
     for name, expected in types.items():
         if type(stored[name]) is not expected:
             raise ValueError(f"{name!r} is malformed")

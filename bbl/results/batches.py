@@ -1,5 +1,7 @@
-"""Prediction frames, prediction of new rows in batches, and prediction files. n and K are the
-numbers of rows and groups."""
+"""Tables of predictions, prediction of new rows in batches, and prediction files.
+
+Below, n is the number of rows and K the number of groups.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +49,12 @@ def prediction_frame(
     costs: np.ndarray | None = None,
 ) -> pd.DataFrame | pd.Series:
     """Return predictions from class scores (n, K): a column for each group and ``yhat``, or only
-    ``yhat`` for type "class".
+    ``yhat`` if `type` is "class".
 
     ``yhat`` is the most probable group or, with `costs` (K, K; observed by predicted), the group
-    with the lowest expected cost; it is missing where scores are nan. The other columns are, by
-    `type`, probabilities or links: each group's score minus the log-sum-exp of the other scores.
+    with the lowest expected cost; it is missing where scores are nan. Depending on `type`, the
+    other columns contain probabilities or links, where the link of a group is its score minus the
+    log-sum-exp of the other scores.
     """
     # column names in addition to yhat; as categories, groups keep their type in the data
     columns = pd.Index(groups, dtype=object)
@@ -71,8 +74,8 @@ def prediction_frame(
 
 
 def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
-    """Yield the predictors of new rows: batches of rows from `source`, or all rows of `newdata` if
-    `source` is None.
+    """Yield tables of the predictors of new rows: the batches of `source`, or all rows of `newdata`
+    if `source` is None.
 
     Pandas tables keep their index; rows of Arrow batches are numbered from 0 across all batches.
     """
@@ -94,7 +97,7 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of data read in batches, encoded; without dropped rows and rows of weight 0.
+    """Encoded rows of one batch, without dropped rows and rows of weight 0.
 
     Attributes
     ----------
@@ -104,7 +107,7 @@ class Block:
     y : ndarray of intp, shape (n,)
         Group of each row, -1 if unknown; zeros if not requested.
     left_out : float
-        Weight of the dropped rows of the batch.
+        Total weight of the dropped rows in the batch.
     """
 
     codes: np.ndarray
@@ -115,7 +118,7 @@ class Block:
 
 
 def find_weights_column(design: Design, source: Source, weights: object) -> Hashable | None:
-    """Return the name of the column of weights of new rows that are read in batches, or None.
+    """Return the name of the weights column of new rows that are read in batches, or None.
 
     By default this is the column that contained the training weights, if the new data have it.
     """
@@ -142,7 +145,7 @@ def new_blocks(
     training: TrainingSource | None = None,
     verbose: int = 1,
 ) -> Iterator[Block]:
-    """Yield the encoded rows of a source, batch by batch, and show a progress bar.
+    """Yield the encoded rows of each batch of a source, and show a progress bar.
 
     Parameters
     ----------
@@ -155,8 +158,8 @@ def new_blocks(
     has_response : bool, default False
         Whether to read the response.
     training : TrainingSource, optional
-        The same source, if it is the training data: an error names a file that was written since
-        the fit, or, after the last block, whose number of rows has changed.
+        The same source, if it contains the training data. An error is then raised if a file was
+        modified after the fit or if its number of rows has changed.
     verbose : int, default 1
     """
     names = [f.name for f in design.predictors]
@@ -202,8 +205,9 @@ def _encode_block(
 
 
 def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:
-    """Return predictions as a polars DataFrame or Series, without row labels; groups keep their
-    type in the data.
+    """Return predictions as a polars DataFrame or Series without row labels.
+
+    Groups have the same type as in the data.
     """
     import polars as pl
 
@@ -218,7 +222,7 @@ def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:
 
 
 def is_polars(data: object) -> bool:
-    """Return whether `data` is a polars DataFrame; polars need not be installed."""
+    """Return whether `data` is a polars DataFrame. Does not require polars."""
     return (
         type(data).__module__.partition(".")[0] == "polars" and type(data).__name__ == "DataFrame"
     )
@@ -228,7 +232,7 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
     """Write frames with the same columns to one CSV or Parquet file, depending on its extension,
     and return the number of rows.
 
-    The file is named ``path + ".part"`` until it is complete.
+    The file has the name ``path + ".part"`` until it is complete.
     """
     target = Path(path)
     unfinished_path = target.with_name(target.name + ".part")
@@ -255,7 +259,7 @@ def write_frames(frames: Iterator[pd.DataFrame], path: str | os.PathLike[str]) -
 
 
 def _make_writer(target: Path, unfinished_path: Path) -> _CSVWriter | _ParquetWriter:
-    """Return the writer for a file that will be named `target`; refuse other file types."""
+    """Return the writer for the file type of `target`, or raise an error if it is not supported."""
     suffix = target.suffix.lower()
     if suffix == ".csv":
         return _CSVWriter(unfinished_path)
@@ -282,7 +286,7 @@ class _CSVWriter:
         return self.file is not None
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Append the rows of a frame, and for the first frame the column names before them."""
+        """Append the rows of a frame; the first frame also writes the column names."""
         is_first = self.file is None
         if self.file is None:
             self.file = self.path.open("w", encoding="utf-8", newline="")
@@ -323,8 +327,9 @@ class _ParquetWriter:
 
 
 def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return predictions for Parquet: column names as text, and also the groups (last column) if
-    their types are mixed.
+    """Return predictions with text column names for Parquet.
+
+    The groups (last column) are converted to text if they have different types.
     """
     *columns, yhat = (frame.iloc[:, k] for k in range(frame.shape[1]))
     if infer_dtype(yhat.cat.categories).startswith("mixed"):
@@ -336,7 +341,9 @@ def _make_labels_text(frame: pd.DataFrame) -> pd.DataFrame:
 
 @contextmanager
 def _convert_write_errors(target: Path) -> Iterator[None]:
-    """Convert an OSError in the ``with`` block to a DataError with the file and the reason."""
+    """Convert an OSError in the ``with`` block to a DataError that names the file and the
+    reason.
+    """
     try:
         yield
     except OSError as error:

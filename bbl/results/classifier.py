@@ -1,5 +1,6 @@
-"""ClassifierResults, the base class of fitted classifiers: class scores, predictions, evaluation,
-explanation. n, m and K are the numbers of rows, predictors and groups.
+"""ClassifierResults, the base class of fitted classifiers: predictions, evaluation and explanation.
+
+Below, n, m and K are the numbers of rows, predictors and groups.
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
 
     @abstractmethod
     def _attribution(self) -> Attribution:
-        """Return the terms of the class scores; raises an OptionError if class scores are not sums
-        of terms."""
+        """Return the terms of the class scores.
+
+        Raises an OptionError if class scores are not sums of terms.
+        """
 
     @check_keywords
     def evaluate(
@@ -84,9 +87,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         newdata : table, or data read in batches, optional
             Rows with predictors and response: a DataFrame (pandas, polars), pyarrow Table or dict
             of lists, or files and other data as in `predict_batches`, which are read in one pass.
-            None for the training rows, whose scores are optimistic for any model.
+            If None, the training rows are used; they overestimate the performance of any model.
         weights : column name or array_like of shape (n,), optional
-            Frequencies of the new rows, or other weights; only a column name for data read in
+            Frequencies or other weights of the new rows; must be a column name for data read in
             batches. By default, the column that contained the training weights, such as ``"Freq"``
             after ``weights="Freq"``, if `newdata` has it; otherwise all rows have equal weight.
         level : float, default 0.95
@@ -100,8 +103,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         -------
         Evaluation
             ``.scores`` (accuracy, balanced accuracy, log-loss, Brier score, AUC, with intervals),
-            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; displays
-            as text, HTML or LaTeX.
+            ``.confusion``, ``.report`` (precision, recall, F1 of each group), ``.plot()``; can be
+            displayed as text, HTML or LaTeX.
 
         Raises
         ------
@@ -183,8 +186,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         priors: Priors = None,
         costs: Costs = None,
     ) -> float:
-        """Return the accuracy, the weighted proportion of correctly classified rows; arguments are
-        as in `evaluate`.
+        """Return the accuracy, i.e. the weighted proportion of correctly classified rows.
+
+        See `evaluate` for the arguments.
 
         Examples
         --------
@@ -205,8 +209,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         *,
         priors: Priors = None,
     ) -> Explanation:
-        """Explain predictions by the contribution of each term to the log-odds of two groups, row
-        by row.
+        """Explain each row's prediction by the contributions of terms to the log-odds of two
+        groups.
 
         Parameters
         ----------
@@ -214,8 +218,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
             Log-odds of the first group against the second. By default, the second of two groups
-            against the first or, with three or more groups, each row's most probable group against
-            the second most probable.
+            against the first; with three or more groups, the most probable group of each row
+            against the second most probable.
         unseen, priors
             As in `predict`.
 
@@ -225,16 +229,16 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the
             zero-sum gauge, which does not depend on reference levels: a field is the mean effect of
             a level, and a coupling is the additional effect of a pair of levels. The terms of a
-            network are the features given their parents. Baseline (priors and ln Z), terms and the
-            contribution of missing values add up to the difference in class scores. For rows that
-            are dropped because of missing values, all numbers are missing. A network without prior
-            counts may have infinite contributions, which do not add up, because a level that never
-            occurs in a group is impossible in that group.
+            network are the features given their parents. The baseline (priors and ln Z), the terms
+            and the contribution of missing values add up to the difference in class scores. For
+            rows that are dropped because of missing values, all columns are missing. A network
+            without prior counts may have infinite contributions, which do not add up, because a
+            level that never occurs in a group is impossible in that group.
 
         Raises
         ------
         OptionError
-            If the model is an average, whose scores are not sums; or a group is unknown.
+            If a group is unknown, or the model is an average, whose scores are not sums of terms.
 
         Examples
         --------
@@ -276,14 +280,13 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         seed: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> Importance:
-        """Return the increase in log-loss if each predictor in turn is unknown and averaged over
-        exactly.
+        """Return the increase in log-loss when a predictor is unknown, for each predictor.
 
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with predictors and response. None for a cross-validation on the training rows,
-            with the settings and the network structure of this fit.
+            Rows with predictors and response. If None, the training rows are cross-validated with
+            the settings and the network structure of this fit.
         weights : column name or array_like of shape (n,), optional
             Weights of the new rows. By default, the column that contained the training weights,
             such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows
@@ -299,8 +302,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         -------
         Importance
             ``.frame``: the increase in log-loss for each predictor, and its standard error over
-            rows; ``.plot()``. Nothing is permuted or imputed; the model predicts without the
-            predictor.
+            rows; ``.plot()``. The predictor is averaged over exactly; its values are not permuted
+            or imputed.
 
         Examples
         --------
@@ -346,8 +349,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         )
 
     def compare(self, *others: ModelResults) -> pd.DataFrame:
-        """Return a table of this fit and `others`, each tested against the previous one; see
-        `bbl.anova`.
+        """Return a table of this fit and `others`, with a test of each against the previous one.
+
+        See `bbl.anova`.
 
         Examples
         --------
@@ -361,8 +365,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         return compare_fits((self, *others))
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the report's sections on predictions and effects; if there is no evaluation, the
-        first section gives the reason.
+        """Return the sections of the report on predictions and effects.
+
+        If the evaluation is missing, the first section states the reason.
         """
         # rows that are read in batches have no overview, which needs all of them
         is_streamed = lazy_source(newdata, "newdata") is not None or (

@@ -1,5 +1,7 @@
-"""ClassifierBase: class scores, priors and log-loss of a fitted classifier, and refitting to other
-rows. n, m and K are the numbers of rows, predictors and groups.
+"""ClassifierBase: class scores, priors and log-loss of a fitted classifier, and refits to other
+rows.
+
+Below, n, m and K are the numbers of rows, predictors and groups.
 """
 
 from __future__ import annotations
@@ -52,18 +54,20 @@ class ClassifierBase(ModelResults):
 
     @abstractmethod
     def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of rows with level `codes` (n, m), averaged over `missing`
-        (n, m) predictors.
+        """Return the class scores (n, K) of rows with level `codes` (n, m).
+
+        Predictors marked in `missing` (n, m) are averaged over.
         """
 
     @property
     @abstractmethod
     def _advice(self) -> str:
-        """Advice, as a sentence, for lowering a log-loss above the baseline (class proportions)."""
+        """A sentence of advice if the log-loss exceeds the baseline (class proportions)."""
 
     def _error_source(self, rng: np.random.Generator) -> ErrorSource:
-        """Return the source of the standard errors of effects; raises an OptionError or DataError
-        if there is none.
+        """Return the source of the standard errors of effects.
+
+        Raises an OptionError or DataError if there is none.
         """
         # a model that cannot be bootstrapped has a reason under "effects_bootstrap"
         advice = "se=False" if "effects_bootstrap" in self._refusals else "se='bootstrap'"
@@ -72,15 +76,14 @@ class ClassifierBase(ModelResults):
     @property
     @abstractmethod
     def _bootstrap_members(self) -> Sequence[tuple[ClassifierBase, float]]:
-        """The fits that a bootstrap refits, with their weights in predictions; empty if there are
-        none.
-        """
+        """The fits that a bootstrap refits, with their weights in predictions; may be empty."""
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
-        """Return a fit to other rows with the same settings; raises an OptionError unless
-        `_can_refit`.
+        """Return a fit to other rows with the same settings.
 
-        If `warm`, iterations start at this fit's solution; this is meant for the same rows with
+        Raises an OptionError if `_can_refit` is False.
+
+        If `warm`, iterations start from the solution of this fit. Use this for the same rows with
         different weights, not for different rows.
         """
         raise OptionError(
@@ -90,8 +93,10 @@ class ClassifierBase(ModelResults):
         )
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refit, np.ndarray] | None:
-        """Return (a draw of the model from its posterior given `rows`, class proportions (K,));
-        None if resampled rows are refitted instead.
+        """Return a draw of the model from its posterior given `rows`, and the class proportions
+        (K,).
+
+        Returns None if the bootstrap refits the model to resampled rows instead.
         """
         return None
 
@@ -104,11 +109,8 @@ class ClassifierBase(ModelResults):
         priors : mapping or Series by group, array_like of shape (K,), ``"equal"`` or None
             As in `predict`.
 
-        Returns
-        -------
-        ClassifierResults
-            Of the same class. Nothing is refitted, because the parameters of a group do not depend
-            on the class proportions.
+        Returns ------- ClassifierResults Of the same class. The model is not refitted, because the
+        parameters of a group do not depend on the class proportions.
 
         Examples
         --------
@@ -127,10 +129,10 @@ class ClassifierBase(ModelResults):
 
     @property
     def _shares_in_use(self) -> np.ndarray:
-        """Class proportions (K,) that predictions assume: the model's priors, or the proportions in
-        the training rows.
+        """Class proportions (K,) used for predictions: the priors of the model, or the proportions
+        in the training rows.
 
-        The proportion of a group without training rows is 0, because it has no parameters.
+        A group without training rows has no parameters, so its proportion is 0.
         """
         if self.priors is None:
             return self.class_shares
@@ -146,8 +148,9 @@ class ClassifierBase(ModelResults):
         return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
-        """Return the class scores (n, K) of new rows; nan for rows that the design drops for
-        missing values.
+        """Return the class scores (n, K) of new rows.
+
+        Scores are nan for rows that the design drops because of missing values.
         """
         codes, missing = self.design.encode(newdata, unseen)  # (n, m); missing: None if no value is
         return self._encoded_scores(codes, missing, self.design.dropped(newdata), priors)
@@ -159,8 +162,10 @@ class ClassifierBase(ModelResults):
         dropped: np.ndarray | None,
         priors: Priors,
     ) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows under `priors` or the model's priors; nan
-        for `dropped` (n,) rows.
+        """Return the class scores (n, K) of encoded rows, given `priors` or the priors of the
+        model.
+
+        Scores are nan for rows marked in `dropped` (n,).
         """
         if dropped is None:
             return self._prior_shifted(self._class_scores(codes, missing), priors)
@@ -173,12 +178,13 @@ class ClassifierBase(ModelResults):
 
     @cached_property
     def log_loss(self) -> LossRecord | None:
-        """Log-loss, and the log-loss of predicting the class proportions for every row.
+        """Log-loss of the model, and log-loss of predicting the class proportions for every row.
 
         It is computed on held-out rows if the fit was tuned, calibrated or averaged by
-        cross-validation, otherwise on the training rows; it does not depend on `priors`. Very large
-        training data are scored by a sample; the record is then None unless the log-loss is above
-        the baseline. It is also None for models from files of earlier versions without rows.
+        cross-validation, otherwise on the training rows; it does not depend on `priors`. For very
+        large training data, only a sample is scored, and the value is None unless the log-loss
+        exceeds the baseline. It is also None for models without rows loaded from files of earlier
+        versions.
 
         Examples
         --------
@@ -192,8 +198,9 @@ class ClassifierBase(ModelResults):
         return self._training_loss(self.training)
 
     def _training_loss(self, rows: Rows) -> LossRecord | None:
-        """Return the log-loss of training rows or, for large data, of a sample; for a sample, the
-        result is None unless it is above the baseline.
+        """Return the log-loss of the training rows or, for large data, of a sample.
+
+        For a sample, the result is None unless the log-loss exceeds the baseline.
         """
         # not complete: a sample, which is sufficient for a warning
         sample, is_complete = scored_rows(rows, self.design)

@@ -17,27 +17,32 @@ __all__ = ["loss_facts", "loss_text", "priors_facts", "remedy", "scored_rows", "
 
 
 def verdict(record: LossRecord | None) -> str:
-    """Return the warning about a log-loss above the baseline; empty if the log-loss is not above it
-    or is unknown (None).
+    """Return the warning about a log-loss above the baseline.
+
+    It is empty if the log-loss is not above the baseline or is unknown (None).
     """
     return "" if record is None else record.verdict
 
 
 def remedy(record: LossRecord | None, advice: str) -> str:
-    """Return the advice for lowering the log-loss, a sentence or empty; `advice` if the log-loss
-    is unknown (None).
+    """Return a sentence of advice for lowering the log-loss, which may be empty.
+
+    If the log-loss is unknown (None), `advice` is returned.
     """
     return advice if record is None else record.remedy
 
 
 def loss_facts(record: LossRecord | None) -> dict[str, str]:
-    """Return the summary's line on the log-loss, by title; empty if it is unknown."""
+    """Return the summary line on the log-loss as a dict by title, which is empty if it is
+    unknown.
+    """
     return {} if record is None else {"Log-loss": record.verdict or str(record)}
 
 
 def loss_text(record: LossRecord | None) -> str:
-    """Return the printed paragraph on the log-loss; for training rows, it is empty unless the
-    log-loss exceeds the baseline.
+    """Return the printed paragraph on the log-loss.
+
+    For training rows, it is empty unless the log-loss exceeds the baseline.
     """
     # `record.rows` is HELD_OUT for the held-out rows of a cross-validation, else it describes the
     # training rows
@@ -47,15 +52,16 @@ def loss_text(record: LossRecord | None) -> str:
 
 
 def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[str, str]:
-    """Return the summary's line on the priors, by title; empty without priors."""
+    """Return the summary line on the priors as a dict by title, which is empty without priors."""
     if priors is None:
         return {}
     return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(groups, priors, strict=True))}
 
 
 def scored_rows(rows: Rows, design: Design) -> tuple[Sample, bool]:
-    """Return (the training rows to score: all, or a sample of very many; whether these are all
-    rows).
+    """Return the training rows to score and whether these are all training rows.
+
+    If there are very many training rows, a sample is scored.
     """
     n_levels = design.n_levels
     K = len(design.labels.groups)

@@ -21,8 +21,8 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 class ComparisonTable(pd.DataFrame):
-    """The table of `bbl.anova`: a DataFrame printed within 80 characters, with the formulas above
-    it.
+    """The table returned by `bbl.anova`, a DataFrame that is printed with the formulas above it in
+    lines of at most 80 characters.
     """
 
     def __repr__(self) -> str:
@@ -55,11 +55,9 @@ class ComparisonTable(pd.DataFrame):
 
 
 def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
-    """Return fitted models by name; unnamed models, in a sequence or single, are named (1), (2),
-    ...
+    """Return fitted models by name. Unnamed models are named (1), (2), ...
 
-    Raises a BBLTypeError if there are fewer than `least` models, or an entry is not a fitted
-    model.
+    Raises a BBLTypeError if there are fewer than `least` models or an entry is not a fitted model.
     """
     if isinstance(fits, Mapping):
         models = dict(fits)
@@ -77,7 +75,7 @@ def check_fits(fits: Fits, least: int = 1) -> dict[Hashable, ModelResults]:
 
 
 def _method_text(fit: ModelResults) -> str:
-    """Return the name of a fit's method, and its variant if it has one."""
+    """Return the name of the fit's method, followed by its variant if there is one."""
     traits = fit._traits
     return ", ".join(filter(None, (traits.name, traits.variant)))
 
@@ -114,8 +112,8 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
     """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for unavailable
     criteria.
 
-    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan unless
-    they are comparable with its criteria; see `is_comparable`.
+    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan unless they
+    are comparable with the criteria of `first` (see `is_comparable`).
     """
     criterion_functions: dict[str, Callable[[], float]] = {
         "logLik": lambda: fit.logLik().check_comparable(),
@@ -141,12 +139,12 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
 
 
 def is_comparable(fit: ModelResults, other: ModelResults) -> bool:
-    """Return whether the likelihoods of two fits are for the same variables and the same number of
+    """Return whether the likelihoods of two fits refer to the same variables and the same number of
     observations.
 
     The likelihood of a fit is P(x, y) if it models the predictors, and otherwise P(y|x). P(x, y) is
-    the probability of the response and all predictors, so both fits need the same predictors.
-    P(y|x) is the probability of only the response, so the fits may have different predictors.
+    the probability of the response and all predictors, so the predictors of both fits must be the
+    same. P(y|x) is the probability of the response alone, so the predictors may differ.
     """
     models_predictors = fit._traits.models_predictors
     has_same_predictors = set(fit.labels.names) == set(other.labels.names) or not models_predictors

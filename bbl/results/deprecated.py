@@ -1,4 +1,4 @@
-"""Former names of attributes, which work with a warning until the next major release."""
+"""Deprecated attribute names, which work with a warning until the next major release."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Deprecated:
     path : str
         Attribute with the value, such as ``"estimate.parameters"``.
     use : str
-        Replacement mentioned in the warning; empty for names that were internal.
+        Replacement named in the warning; empty for internal names without a replacement.
     """
 
     path: str
@@ -47,7 +47,7 @@ class DeprecatedNames:
     """Base class of objects with `Deprecated` attributes, which ``dir`` does not list."""
 
     def __dir__(self) -> list[str]:
-        """Return the attributes without deprecated ones."""
+        """Return the names of the attributes without deprecated names."""
         return [
             name
             for name in super().__dir__()

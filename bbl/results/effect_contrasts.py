@@ -1,5 +1,5 @@
-"""Contrasts of effects: scenarios that set predictors to levels, and signed contrasts of average
-probabilities in them. Predictors and levels are numbered by their positions in `Labels`.
+"""Contrasts of effects: scenarios that set predictors to levels, and contrasts of the average
+probabilities in these scenarios. Predictors and levels are numbered by their positions in `Labels`.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class Transform(NamedTuple):
     Attributes
     ----------
     text : str
-        Name of the comparison, a format string for the names of the high and the low level.
+        Name of the comparison, as a format string for the names of the high and the low level.
     null : float
-        Value if the averages are equal.
+        Value of the comparison if the averages are equal.
     """
 
     text: str
@@ -140,7 +140,7 @@ class Quantity(NamedTuple):
     signs : ndarray, shape (len(scenarios),)
         1 or -1 for each of these scenarios; divided by twice the step for slopes.
     levels : tuple of (int, int)
-        Every (predictor, level) that some scenario sets; numeric predictors have none.
+        Every (predictor, level) that some scenario sets; numeric predictors are not included.
     """
 
     predictors: tuple[int, ...]
@@ -153,7 +153,7 @@ class Quantity(NamedTuple):
 
 @dataclass(frozen=True)
 class Contrasts:
-    """Scenarios and the quantities that compare them.
+    """Scenarios, and the quantities that compare them.
 
     Attributes
     ----------
@@ -163,7 +163,7 @@ class Contrasts:
     transform : str
         Scale of the contrasts: ``"difference"``, ``"ratio"``, ``"lift"`` or ``"lnoddsratio"``.
     is_comparison : bool
-        Whether quantities compare scenarios. If not, each is the average in one scenario, with
+        Whether quantities compare scenarios. Otherwise, each is the average in one scenario, with
         sign 1, and `transform` is ``"difference"``.
     """
 
@@ -176,7 +176,7 @@ class Contrasts:
 def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
     """Return the positions in ``labels.names`` of predictors, given a name or a sequence of names.
 
-    `argument` is the name of the argument that contained them, for error messages.
+    `argument` is the name of the argument with these names, for error messages.
     """
     predictors = list(labels.names)
     is_name = isinstance(names, str) or not isinstance(names, Iterable)
@@ -206,7 +206,7 @@ def find_predictors(labels: Labels, names: object, argument: str) -> list[int]:
 
 
 def _join(names: Sequence) -> str:
-    """Return up to 10 names as text, followed by their number if there are more."""
+    """Return the first 10 names as text, followed by the number of names if there are more."""
     return ", ".join(map(repr, names[:10])) + (
         f", ... {len(names)} in all" if len(names) > 10 else ""
     )
@@ -215,10 +215,10 @@ def _join(names: Sequence) -> str:
 def find_level_codes(
     labels: Labels, predictor: int, levels: object, argument: str
 ) -> list[int] | list[float]:
-    """Return the codes of `levels`, one level or several, of a predictor given by position.
+    """Return the codes of one or several `levels` of the predictor at a position.
 
-    For a numeric predictor they are values, and codes are differences from its center. `argument`
-    is the name of the argument that contained the levels, for error messages.
+    The levels of a numeric predictor are values, and their codes are differences from its center.
+    `argument` is the name of the argument with the levels, for error messages.
     """
     level_list = (
         list(levels)
@@ -238,11 +238,12 @@ def find_level_codes(
 
 
 def _find_level_code(labels: Labels, predictor: int, level: object, argument: str) -> int:
-    """Return the code of the level that equals `level` in value and type, otherwise as a number,
-    otherwise as printed text; raises an OptionError if there is none.
+    """Return the code of a level.
 
-    `predictor` is a position, `level` was given by the user, and `argument` is the name of the
-    argument that contained it.
+    `level` is matched by value and type, then as a number, and then as printed text. Raises an
+    OptionError if no level matches.
+
+    `predictor` is a position, and `argument` is the name of the argument that contains `level`.
     """
     levels = list(labels.levels[predictor])
     for code, candidate in enumerate(levels):
@@ -267,8 +268,9 @@ def _find_level_code(labels: Labels, predictor: int, level: object, argument: st
 
 
 def make_prediction_contrasts(labels: Labels, variables: object) -> Contrasts:
-    """Return one quantity for each combination of levels of `variables`; if it is None, one for
-    the unchanged rows.
+    """Return one quantity for each combination of levels of `variables`.
+
+    If `variables` is None, the only quantity is the average over the unchanged rows.
 
     `variables` are names of predictors, or a mapping of names to levels.
     """
@@ -329,7 +331,7 @@ def make_comparison_contrasts(
     contrast : {"reference", "pairwise", "sequential"} or (high, low)
     transform : {"difference", "ratio", "lift", "lnoddsratio"}
     is_crossed : bool
-        Whether to contrast the contrasts of several predictors with each other.
+        Whether to compute cross-contrasts of several predictors.
     steps : mapping of int to float, optional
         Increase of the numeric predictor at each position.
     """
@@ -405,8 +407,10 @@ def make_comparison_contrasts(
 
 
 def make_slope_contrasts(labels: Labels, steps: Mapping[int, float]) -> Contrasts:
-    """Return the slopes with respect to numeric predictors: symmetric difference quotients with the
-    `steps` of the predictors, by position.
+    """Return the slopes with respect to numeric predictors.
+
+    Slopes are symmetric difference quotients; `steps` contains the step of each predictor by
+    position.
     """
     scenarios: list[Scenario] = []
     quantities = []
@@ -428,8 +432,9 @@ def make_slope_contrasts(labels: Labels, steps: Mapping[int, float]) -> Contrast
 def _number_pairs(
     labels: Labels, predictor: int, contrast: object, step: float
 ) -> list[tuple[Shift, Shift]] | list[tuple[float, float]]:
-    """Return the pairs (high, low) that compare values of a numeric predictor: an increase by
-    `step`, or the pair of values, or list of such pairs, in `contrast`.
+    """Return the pairs (high, low) of values of a numeric predictor that are compared.
+
+    `contrast` is a pair of values or a list of pairs; otherwise, the value increases by `step`.
     """
     if contrast is None:
         return [(Shift(step), Shift(0.0))]
@@ -455,7 +460,7 @@ def _parse_pairs(
 ) -> list[tuple[int, int]]:
     """Return the pairs (high, low) of level codes that a contrast compares.
 
-    `contrast` is a name, a pair of levels or a list of pairs. `is_named` states whether it comes
+    `contrast` is a name, a pair of levels or a list of pairs. `is_named` indicates whether it comes
     from the argument `variables`, for error messages.
     """
     argument = "variables" if is_named else "contrast"
@@ -483,7 +488,7 @@ def _parse_pairs(
 
 
 def _check_n_quantities(n: int) -> None:
-    """Raise an OptionError if there are more quantities `n` than `MAX_QUANTITIES`."""
+    """Raise an OptionError if the number of quantities `n` exceeds `MAX_QUANTITIES`."""
     if n > MAX_QUANTITIES:
         raise OptionError(
             f"{n:,} combinations of levels are too many to compare (at most {MAX_QUANTITIES:,}).",
@@ -493,7 +498,9 @@ def _check_n_quantities(n: int) -> None:
 
 
 def _term_entry(labels: Labels, predictors: Sequence[int]) -> Hashable:
-    """Return the entry of the column ``term``: a predictor's name, or several names as text."""
+    """Return the entry of the column ``term``: the name of a predictor, or several names as
+    text.
+    """
     if len(predictors) == 1:
         return labels.names[predictors[0]]
     return ", ".join(label_text(labels.names[i]) for i in predictors)
@@ -512,5 +519,5 @@ def _code_text(labels: Labels, predictor: int, code: Any) -> str:
 
 
 def _levels_in(labels: Labels, scenario: Iterable) -> tuple[tuple[int, int], ...]:
-    """Return the pairs (predictor, level code) of a scenario, leaving out numeric predictors."""
+    """Return the pairs (predictor, level code) of a scenario, without numeric predictors."""
     return tuple((i, code) for i, code in scenario if i not in labels.measured)

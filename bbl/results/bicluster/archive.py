@@ -1,9 +1,9 @@
-"""Model file of a two-way clustering: `pack` converts a result to a dict and
-arrays; `unpack` validates and restores it.
+"""Model file of a two-way clustering: `pack` converts a result to a dict and arrays, and `unpack`
+validates and restores it.
 
-The table has I rows in a groups and J columns in b groups; a *block* is the crossing of a row group
-and a column group. L is the number of levels of categorical cells, or 2 (count and sum) for numeric
-cells.
+The table has I rows in a groups and J columns in b groups; a *block* contains the cells of one row
+group and one column group. L is the number of levels of categorical cells, or 2 (count and sum) for
+numeric cells.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ TABLE = {
 
 
 def selection_frame(values: np.ndarray) -> pd.DataFrame:
-    """Return `values` (n, 4), the columns `SELECTION` for each of n pairs of numbers of groups, as
-    a frame.
+    """Return `values` (n, 4) as a frame with the columns `SELECTION` and a row for each combination
+    of numbers of groups.
     """
     return pd.DataFrame(values, columns=list(SELECTION)).astype(SELECTION)
 
 
 def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> pd.DataFrame:
-    """Return the n members of a genetic algorithm's population as a frame, one row each.
+    """Return the population of a genetic algorithm as a frame with a row for each of the n members.
 
-    Columns are `fitness` (n,), then `labels` (n, I + J), the groups of all rows and columns of the
-    table.
+    The columns are `fitness` (n,), followed by `labels` (n, I + J), the groups of all rows and
+    columns of the table.
     """
     names = distinct_names(
         f"{side.name}:{level}" for side in (table.rows, table.columns) for level in side.levels
@@ -75,8 +75,9 @@ def population_frame(table: TwoWay, labels: np.ndarray, fitness: np.ndarray) -> 
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the options of a `BiclusterResults` as a dict, and its arrays; observed cells only
-    with `store_data`.
+    """Return the options of a `BiclusterResults` as a dict, and its arrays.
+
+    Observed cells are only included with `store_data`.
     """
     options = {  # tuples and arrays become lists, for JSON
         name: np.asarray(value).tolist() if isinstance(value, tuple | list | np.ndarray) else value
@@ -112,8 +113,9 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `BiclusterResults` from content stored by `pack`; raises a ValueError
-    for impossible values.
+    """Return the arguments of `BiclusterResults` from content stored by `pack`.
+
+    Raises a ValueError for impossible values.
     """
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])

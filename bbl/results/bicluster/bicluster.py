@@ -1,7 +1,7 @@
 """BiclusterResults: a two-way clustering of a table.
 
-The table has I rows in a groups and J columns in b groups; a *block* is the crossing of a row group
-and a column group. A *long* table lists its observed cells; a *matrix* contains all cells.
+The table has I rows in a groups and J columns in b groups; a *block* contains the cells of one row
+group and one column group. A *long* table lists its observed cells; a *matrix* contains all cells.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
     call : str
         The call to `bbl.bicluster`.
     table : TwoWay
-        Names of rows, columns and values; ``formula``, None for a matrix; ``holds``, the kind
-        of cells: "numeric", "ordinal" (ordered numbers), "levels" (codes of a categorical
-        table), or "rated" (rated pairs have the value 1, unrated pairs no cell).
+        Names of rows, columns and values; ``formula``, None for a matrix; ``holds``, the kind of
+        cells: "numeric", "ordinal" (ordered numbers), "levels" (codes of a categorical table), or
+        "rated" (rated pairs have the value 1, and unrated pairs have no cell).
     method : Prototype, Genetic or Mcmc
         The method with its options.
     rows, columns : ndarray of int32, shape (I,) and (J,)
@@ -80,7 +80,8 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         Sum of squared differences between the observed cells and their block means; nan for
         categorical tables.
     selection : DataFrame or None
-        Tried numbers of groups, with objective and criterion; None if the numbers were given.
+        Candidate numbers of groups, with their objective and criterion; None if the numbers were
+        specified.
     population : DataFrame or None
         The last population of the genetic algorithm: ``fitness``, and the groups of all rows
         and columns.
@@ -126,9 +127,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
     def _from_found(
         cls, call: str, table: TwoWay, method: Any, cells: Cells, fit: BiclusterFit
     ) -> BiclusterResults:
-        """Return the result of the clustering `fit`, with groups renumbered in order of their means
-        or sizes.
-        """
+        """Return the result of a clustering, with groups renumbered by their means or sizes."""
         # 0: numeric
         n_levels = (
             len(table.levels.levels) if table.levels is not None and table.holds == "levels" else 0
@@ -172,16 +171,17 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         Parameters
         ----------
         newdata : table, optional
-            Long table: pairs of row and column to predict. A new row (e.g. a new user) is assigned
-            to the group that fits its responses in `newdata` best. Matrix: new rows, with nan for
-            missing cells. None for `fitted`.
+            A long table contains the pairs of row and column to predict. A new row (e.g. a new
+            user) is assigned to the group that fits its responses in `newdata` best. A matrix
+            contains new rows, with nan for missing cells. If None, the `fitted` values are
+            returned.
         type : {"response", "prob"}, default "response"
             For categorical tables, the most frequent level or the proportions of all levels.
 
         Returns
         -------
         Series or DataFrame
-            With the same index as `newdata`; for a matrix, all cells of its rows.
+            Predictions with the index of `newdata`; for a matrix, predictions of all cells.
 
         Raises
         ------
@@ -226,8 +226,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return pd.Series(predicted, index=index, name=self.table.response)
 
     def assign(self, newdata: Any) -> pd.Series:
-        """Return the group that fits each row in `newdata` best; training rows of a long table keep
-        their groups.
+        """Return the group that fits each row in `newdata` best.
+
+        Training rows of a long table keep their groups.
 
         Parameters
         ----------
@@ -266,9 +267,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
     ) -> tuple[np.ndarray, np.ndarray, Factor, np.ndarray]:
         """Read a long table of n pairs, and assign its new rows to groups.
 
-        Return the row codes (n,) of the pairs, at least I for the r new rows, their column codes
-        (n,), the names of the new rows, and the groups (I + r,) of the I training rows and of the
-        new rows.
+        Return the row codes (n,) and column codes (n,) of the pairs, the names of the r new rows,
+        and the groups (I + r,) of the I training rows and the new rows. New rows have row codes of
+        I and above.
         """
         # value: None if there are no new rows or no response
         i, j, value, new_rows = self.table.read(newdata)
@@ -293,8 +294,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return i, j, new_rows, np.concatenate([self.rows, new_groups])
 
     def _best_row_groups(self, cells: Cells, names: pd.Index) -> np.ndarray:
-        """Return the best groups (r,) of r new rows given their `cells` (r, J); raises a LevelError
-        if a row has no cells.
+        """Return the best groups (r,) of r new rows, given their `cells` (r, J).
+
+        Raises a LevelError if a row has no cells.
         """
         # `start` bounds the cells of each row
         without_cells = np.flatnonzero(np.diff(cells.start) == 0)
@@ -330,12 +332,12 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return best_groups(cells, self.columns, means, rated=holds == "rated")
 
     def summary(self) -> Summary:
-        """Summarise the fit: key figures, and means and counts of the blocks.
+        """Summarise the fit: key statistics, and the means and counts of the blocks.
 
         Returns
         -------
         Summary
-            Displays as text, HTML or LaTeX; has the attribute ``tables``.
+            Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
 
         Examples
         --------
@@ -373,12 +375,12 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         )
 
     def plot(self, fitted: bool = False, ax: Axes | None = None) -> Axes:
-        """Draw the table sorted by groups of rows and columns, with lines between the blocks.
+        """Draw the table with rows and columns sorted by group and lines between the blocks.
 
         Parameters
         ----------
         fitted : bool, default False
-            Whether to draw block means instead of cells; useful if most cells are missing.
+            Whether to draw block means instead of cells. This is useful if most cells are missing.
         ax : matplotlib Axes, optional
             A new figure by default.
 
@@ -425,7 +427,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         )
 
     def plot_selection(self, ax: Axes | None = None) -> Axes:
-        """Draw the criterion over the tried numbers of groups; return the Axes.
+        """Draw the criterion for all candidate numbers of groups and return the Axes.
 
         Examples
         --------
@@ -446,7 +448,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return plot_selection(self.selection, names, ax)
 
     def plot_history(self, ax: Axes | None = None) -> Axes:
-        """Draw the objective over the steps of the search.
+        """Draw the objective at each step of the search.
 
         This is the best fitness in each generation for the genetic algorithm; the objective of the
         best start, initially and after each half-step of the alternation (or each iteration with
@@ -489,8 +491,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return plot_history(history, axis_names, reached, ax)
 
     def plot_similarity(self, axes: Sequence[Axes] | None = None) -> list[Axes]:
-        """Draw the posterior probability that two rows, and two columns, are in the same group;
-        return two Axes.
+        """Draw the posterior probabilities that two rows, or two columns, are in the same group.
+
+        Returns two Axes.
 
         Examples
         --------
@@ -510,14 +513,15 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         return plot_similarity(shares, (self.rows, self.columns), names, items, axes)
 
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
-        """Write the model to a file for `bbl.load`: versioned, with a checksum, without pickle.
+        """Write the model to a file for `bbl.load`. The format is versioned, has a checksum and
+        does not use pickle.
 
         Parameters
         ----------
         path : str or path-like
         store_data : bool, default False
-            Whether to store the cells as well. Without them, a loaded model does not support the
-            plot of cells or, for a long table, `fitted`.
+            Whether to store the cells as well. Without the cells, a loaded model cannot plot them
+            or, for a long table, compute `fitted`.
 
         Raises
         ------
@@ -541,7 +545,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         write_model(path, *self._pack(flag("store_data", store_data)), kind=self._kind)
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of a model file: names and options as a dict, numbers as arrays."""
+        """Return the content of a model file: a dict of names and options, and a dict of arrays."""
         return pack(self, store_data)
 
     @classmethod

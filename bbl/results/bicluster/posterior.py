@@ -1,4 +1,4 @@
-"""Posterior draws of the partitions of rows and of columns, similarities of items, and diagnostics.
+"""Posterior draws of the row and column partitions, similarities of items, and diagnostics.
 
 The table has I rows and J columns; a *partition* assigns each row, or each column, to a group.
 """
@@ -24,7 +24,7 @@ ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Posterior:
-    """The posterior of both partitions, ``fit.posterior`` of `bbl.bicluster` with
+    """Posterior of both partitions; the attribute ``posterior`` of a fit by `bbl.bicluster` with
     ``method="mcmc"``.
 
     Attributes
@@ -38,7 +38,7 @@ class Posterior:
         draws, see `loyalty` and `popularity`. ``draws.traces`` (chains, draws, 3) are the log
         posterior and the numbers of row groups and column groups.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
-        Proportion of draws with two rows, or two columns, in one group.
+        Proportion of draws that assign two rows, or two columns, to the same group.
     """
 
     row_factor: Factor
@@ -49,12 +49,12 @@ class Posterior:
 
     @property
     def row_similarity(self) -> pd.DataFrame:
-        """Proportion of draws with two rows in one group, labelled by their names."""
+        """Proportion of draws that assign two rows to the same group, labelled by name."""
         return _square_frame(self.row_share, self.row_factor)
 
     @property
     def column_similarity(self) -> pd.DataFrame:
-        """Proportion of draws with two columns in one group, labelled by their names."""
+        """Proportion of draws that assign two columns to the same group, labelled by name."""
         return _square_frame(self.column_share, self.column_factor)
 
     @property
@@ -116,7 +116,7 @@ class Posterior:
 
 
 def _square_frame(share: np.ndarray, factor: Factor) -> pd.DataFrame:
-    """Return proportions (n, n) as a frame with the n names of a factor on both axes."""
+    """Return proportions (n, n) as a frame whose index and columns are the n names of a factor."""
     names = pd.Index(factor.levels, name=factor.name)
     return pd.DataFrame(share, index=names, columns=names)
 
@@ -127,13 +127,17 @@ def _trace_series(values: np.ndarray, name: str) -> pd.Series:
 
 
 def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
-    """Return the draws as arrays of a model file; `unpack_posterior` recomputes similarities."""
+    """Return the draws as arrays for a model file.
+
+    Similarities are not stored, because `unpack_posterior` recomputes them.
+    """
     return {f"draws_{name}": getattr(posterior.draws, name) for name in ARRAYS}
 
 
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
-    """Return the posterior stored by `pack_posterior`, from checked arrays; raises a ValueError
-    without draws.
+    """Return the posterior stored by `pack_posterior` from validated arrays.
+
+    Raises a ValueError without draws.
     """
     # the first axis of all arrays is the chain
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))

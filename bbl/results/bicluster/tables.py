@@ -1,9 +1,9 @@
 """Base class of `BiclusterResults`: groups, block means, block counts and fitted cells as labelled
 tables.
 
-The table has I rows in a groups and J columns in b groups; a *block* is the crossing of a row group
-and a column group. Cells of a *categorical* table are levels (``table.holds == "levels"``); there
-are L levels.
+The table has I rows in a groups and J columns in b groups; a *block* contains the cells of one row
+group and one column group. Cells of a *categorical* table are levels (``table.holds == "levels"``);
+there are L levels.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ __all__ = ["BlockTables"]
 
 
 class Observations(int):
-    """A number of observations that also returns itself when called, because ``nobs`` is a method
-    in other models.
+    """A number of observations that can also be called.
+
+    It then returns itself, because ``nobs`` is a method in other models.
     """
 
     def __call__(self) -> int:
@@ -35,7 +36,7 @@ class Observations(int):
 
 
 class BlockTables:
-    """Tables of groups, blocks and fitted cells; attributes as in `BiclusterResults`."""
+    """Tables of groups, blocks and fitted cells. See `BiclusterResults` for the attributes."""
 
     # names of rows, columns and values; its `formula` is None if the data were a matrix
     table: TwoWay
@@ -50,7 +51,7 @@ class BlockTables:
     cells: Cells | None  # the observed cells
 
     def _require_cells(self) -> Cells:
-        """Return the observed cells; raises a DataError if the model was loaded without them."""
+        """Return the observed cells. Raises a DataError if the model was loaded without them."""
         if self.cells is None:
             raise DataError(
                 "This model was saved without its cells.",
@@ -62,7 +63,7 @@ class BlockTables:
 
     @property
     def groups(self) -> tuple[int, int]:
-        """Numbers of row groups and of column groups, (a, b)."""
+        """Number of row groups and number of column groups, (a, b)."""
         return self.sums.shape[0], self.sums.shape[1]
 
     @property
@@ -113,7 +114,7 @@ class BlockTables:
         return np.where(counts > 0, value_sums / np.maximum(counts, 1e-300), mean_without_cells)
 
     def _block_frame(self, values: np.ndarray) -> pd.DataFrame:
-        """Return one value per block, (a, b), as a frame with group numbers on both axes."""
+        """Return values of blocks (a, b) as a frame with group numbers on both axes."""
         index = pd.RangeIndex(self.groups[0], name=f"{self.table.rows.name} group")
         return pd.DataFrame(
             values, index=index, columns=pd.RangeIndex(self.groups[1], name=self._column_axis_name)
@@ -121,16 +122,15 @@ class BlockTables:
 
     @property
     def _column_axis_name(self) -> str:
-        """Name of the column group axis in a frame."""
+        """Name of the columns axis in a frame of blocks."""
         return f"{self.table.columns.name} group"
 
     @property
     def block_means(self) -> pd.DataFrame:
-        """The mean of each block, row groups by column groups; in categorical tables the level
-        proportions.
+        """Mean of each block, or level proportions in categorical tables.
 
-        The mean of a block without cells is the method's `fill`, or the mean of all cells.
-        Proportions are smoothed by the method's prior count.
+        A block without cells has the value `fill` of the method, or otherwise the mean of all
+        cells. Proportions are smoothed by the method's prior count.
         """
         means = self._means
         if means.ndim == 2:
@@ -146,23 +146,24 @@ class BlockTables:
 
     @property
     def block_counts(self) -> pd.DataFrame:
-        """Number of observations in each block; if cells only indicate rated pairs, the number of
-        all pairs in the block.
+        """Number of observations in each block.
+
+        If cells only indicate which pairs were rated, this is the number of all pairs in the block.
         """
         return self._block_frame(
             self.sums.sum(axis=2) if self.table.holds == "levels" else self.sums[..., 0]
         )
 
     def fitted(self) -> pd.DataFrame:
-        """Return the block mean of each cell or, in categorical tables, the block's most frequent
-        level.
+        """Return the block mean of each cell or, in categorical tables, the most frequent level in
+        its block.
 
         Returns
         -------
         DataFrame
-            If the data were a matrix, a matrix of all cells, including missing ones. Otherwise a
-            row for each observed cell: names of row and column, the observed response, and
-            ``fitted`` (or ``fitted_`` if another column has that name).
+            For a matrix, the fitted values of all cells, including missing cells. For a long table,
+            a row for each observed cell with the names of its row and column, the observed
+            response, and ``fitted`` (or ``fitted_`` if another column has that name).
 
         Examples
         --------
@@ -197,7 +198,7 @@ class BlockTables:
         return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def rand_index(self, other: Any) -> pd.DataFrame:
-        """Compare this row partition and column partition with others by their Rand indices.
+        """Compare the row and column partitions with other partitions by Rand indices.
 
         Parameters
         ----------
@@ -208,8 +209,8 @@ class BlockTables:
         -------
         DataFrame
             For ``rows`` and ``columns``: ``rand``, the proportion of pairs that are together in
-            both partitions or separate in both, and ``adjusted`` for chance (0 for independent
-            partitions).
+            both partitions or separate in both, and ``adjusted``, the index adjusted for chance,
+            which is 0 for independent partitions.
 
         Examples
         --------
@@ -238,8 +239,8 @@ class BlockTables:
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def _block_predictions(self, means: np.ndarray) -> np.ndarray:
-        """Return the prediction of each block, (a, b): its mean or, for proportions (a, b, L), its
-        most frequent level.
+        """Return the prediction for each block, (a, b): its mean, or its most frequent level given
+        level proportions (a, b, L).
         """
         if means.ndim == 2 or self.table.levels is None:
             return means
@@ -247,8 +248,8 @@ class BlockTables:
 
 
 def _group_series(labels: np.ndarray, factor: Factor) -> pd.Series:
-    """Return the groups `labels` of all rows, or of all columns, as a series indexed by the names
-    in `factor`.
+    """Return the group `labels` of all rows or columns as a series indexed by the names in
+    `factor`.
     """
     return pd.Series(
         labels, index=pd.Index(factor.levels, name=factor.name), name=f"{factor.name} group"

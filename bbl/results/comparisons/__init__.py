@@ -1,1 +1,1 @@
-"""Results that combine several fits: averages, cross-validations, fits side by side."""
+"""Results that combine or compare several fits."""

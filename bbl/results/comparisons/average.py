@@ -83,8 +83,8 @@ MACHINE_NAMES = frozenset(name for name in dir(BBLResults) if not name.startswit
 class AverageResults(ClassifierResults):
     """An average of fitted classifiers, as returned by ``bbl(method="auto")`` and `average`.
 
-    In rows with missing values, members that cannot average over them (conditional likelihood) are
-    left out, and the weights of the other members are rescaled.
+    Members fitted by conditional likelihood cannot average over missing values. They are left out
+    in rows with missing values, and the weights of the other members are rescaled.
 
     Attributes
     ----------
@@ -157,7 +157,8 @@ class AverageResults(ClassifierResults):
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> CVResults:
-        """Cross-validate an average by ``method="auto"`` on its training rows; see `bbl.crossVal`.
+        """Cross-validate an average fitted by ``method="auto"`` on its training rows (see
+        `bbl.crossVal`).
 
         Parameters
         ----------
@@ -173,7 +174,7 @@ class AverageResults(ClassifierResults):
         DataError
             If the fit has no training rows.
         OptionError, BBLTypeError
-            If the fit was made by `average`, or an argument is out of range.
+            If the model was created by `average`, or an argument is out of range.
 
         Examples
         --------
@@ -204,10 +205,10 @@ class AverageResults(ClassifierResults):
         return average_cv(crossed, score, validated_positions(crossed.scored, folds), model)
 
     def __getattr__(self, name: str) -> Any:
-        """Raise a ClassError for attributes of single Boltzmann machines, otherwise the usual
+        """Raise a ClassError for attributes of single Boltzmann machines, and otherwise an
         AttributeError.
 
-        Python calls this method only for attributes that the object lacks.
+        Python calls this method only if the object does not have the attribute.
         """
         if name in MACHINE_NAMES:
             raise ClassError(
@@ -220,10 +221,11 @@ class AverageResults(ClassifierResults):
 
     @property
     def names(self) -> list[str]:
-        """Names of the members: their methods, numbered if several members have the same method.
+        """Names of the members: the name of the method, numbered if several members have the same
+        one.
 
-        Members without relevant predictors are named ``"class proportions"`` after their
-        prediction.
+        Members without relevant predictors predict the class proportions and are named
+        ``"class proportions"``.
         """
         methods = [
             CLASS_PROPORTIONS
@@ -269,8 +271,9 @@ class AverageResults(ClassifierResults):
 
     @property
     def converged(self) -> bool:
-        """Whether every member converged, or stopped early by design; closed-form estimates count
-        as converged.
+        """Whether every member converged or stopped early by design.
+
+        Closed-form estimates count as converged.
         """
         return all(traits.converged or traits.stops_early for traits in self._member_traits)
 
@@ -281,37 +284,41 @@ class AverageResults(ClassifierResults):
 
     @property
     def _traits(self) -> MethodTraits:
-        """Properties of the average as a member of another average or in a table of fits."""
+        """Properties that are used when the average is a member of another average or part of a
+        table of fits.
+        """
         return MethodTraits(name=self._kind, learner=self._kind, converged=self.converged)
 
     def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the logarithms of the averaged probabilities, shape (n, K), of encoded rows (n,
-        m).
-        """
+        """Return the logarithms (n, K) of the averaged probabilities of encoded rows (n, m)."""
         needed = [traits.needed for traits in self._member_traits]
         score_functions = [self._member_scores(member) for member in self.members]
         return average_members(score_functions, needed, self.member_weights, codes, missing)
 
     def _member_scores(self, member: ClassifierResults) -> Scores:
-        """Return a member's class score function of rows that are encoded for the average."""
+        """Return a function that computes class scores of a member for rows encoded for the
+        average.
+        """
         if not self.design.is_number.any():
             return member._class_scores
 
         def scores(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-            """Return the class scores (n, K), after numbers are put into the member's intervals."""
+            """Return the class scores (n, K) after cutting numeric predictors into the member's
+            intervals.
+            """
             return member._class_scores(member.design.from_numbers(codes, self.design), missing)
 
         return scores
 
     @property
     def _advice(self) -> str:
-        """Advice if the average predicts worse than the class proportions."""
+        """Advice for an average that predicts worse than the class proportions."""
         return member_advice(self.members)
 
     @check_keywords
     def relevant(self) -> pd.DataFrame:
-        """Return the terms that the members' predictions use: terms whose parameters differ between
-        groups.
+        """Return the terms that affect predictions, i.e. whose parameters differ between groups in
+        some member.
 
         Returns
         -------
@@ -396,9 +403,9 @@ class AverageResults(ClassifierResults):
     def summary(self) -> Summary:
         """Summarise the members with their weights, and the naive Bayes test of each predictor.
 
-        The tests compare the distribution of each predictor between the groups, using counts of the
-        training rows, not the members. The table ``"h"`` contains the naive Bayes fields by
-        predictor and level.
+        The tests compare the distribution of each predictor between groups. They use counts of the
+        training rows and do not depend on the members. The table ``"h"`` contains the naive Bayes
+        fields by predictor and level.
 
         Examples
         --------
@@ -433,7 +440,7 @@ class AverageResults(ClassifierResults):
         return fit_summary(self.call, labels, tests, facts, sections, head)
 
     def _convergence_text(self) -> str:
-        """Return ``yes`` or ``no`` for `converged`, and the names of members that stop early by
+        """Return ``yes`` or ``no`` for `converged`, with the names of members that stop early by
         design.
         """
         early = [
@@ -458,7 +465,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _left_out_text(self) -> str:
-        """Candidates that were left out, and why."""
+        """Candidates that were left out, with the reasons."""
         return f"{', '.join(self._left_out)} (too many parameters with all pairs)"
 
     @property
@@ -474,7 +481,8 @@ class AverageResults(ClassifierResults):
 
     def _attribution(self) -> NoReturn:
         """Raise an OptionError, because logarithms of averaged probabilities are not sums over
-        terms."""
+        terms.
+        """
         raise OptionError(
             f"{NOT_A_SUM}, so its predictions cannot be explained by terms.",
             hint="Explain a member, fit.members[0].explain(...), or fit with method='pseudo'.",
@@ -490,7 +498,8 @@ class AverageResults(ClassifierResults):
 
     def _model_parts(self) -> list[Part]:
         """Return no sections for the HTML report, because an average has no figure of
-        parameters."""
+        parameters.
+        """
         return []
 
     def plot(
@@ -527,8 +536,9 @@ class AverageResults(ClassifierResults):
         return self.evaluate(newdata, weights).plot(kind, groups, axes)
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of the model file: options and arrays of the members, with the
-        training rows only in the first member.
+        """Return the content of the model file: the options and arrays of the members.
+
+        Only the first member contains the training rows.
 
         The arrays of member k have the prefix ``m{k}_``.
         """
@@ -603,8 +613,9 @@ class AverageResults(ClassifierResults):
 
 
 def _are_alike(labels: Labels, first: Labels) -> bool:
-    """Return whether two members have the same groups, predictors and levels; numbers may be
-    intervals or regressors.
+    """Return whether two members have the same groups, predictors and levels.
+
+    Numeric predictors may be cut into intervals in one member and be regressors in another.
     """
     if labels.groups != first.groups or labels.names != first.names:
         return False
@@ -617,10 +628,9 @@ def _are_alike(labels: Labels, first: Labels) -> bool:
 
 
 def member_advice(members: Sequence[ClassifierResults]) -> str:
-    """Return advice, as a sentence, for an average of `members` that predicts worse than the class
-    proportions.
+    """Return a sentence of advice for an average that predicts worse than the class proportions.
 
-    It is empty unless some member is not calibrated but could be.
+    It is empty unless one of the `members` can be calibrated but is not.
     """
     return (
         "Average fits with calibrate='temperature'."
@@ -635,8 +645,10 @@ def auto_results(
     loss: LossRecord | None,
     priors: np.ndarray | None = None,
 ) -> AverageResults:
-    """Wrap an average by ``method="auto"``; `training` are the first four attributes of the
-    results, and `loss` is the out-of-fold log-loss.
+    """Return the results of ``method="auto"`` from an average.
+
+    `training` contains the first four attributes of the results, and `loss` is the out-of-fold
+    log-loss.
     """
     call, design, rows, index = training
     members = []
@@ -671,7 +683,10 @@ def auto_results(
 def average_cv(
     crossed: CrossAverage, score: str, folds: list[np.ndarray], model: AverageResults
 ) -> CVResults:
-    """Wrap a cross-validation of ``method="auto"``; `folds` are positions of held-out rows."""
+    """Return the results of a cross-validation of ``method="auto"``.
+
+    `folds` contains the positions of held-out rows.
+    """
     # an average has no settings: one row, numbered 0, with setting nan
     frame = score_frame(crossed.table, score, "setting", np.nan)
     return CVResults(frame, 0, score, folds, crossed.scored, "none", model)

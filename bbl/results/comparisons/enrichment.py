@@ -1,4 +1,4 @@
-"""EnrichmentResults: known interactions among the top of a ranked list of pairs of predictors."""
+"""EnrichmentResults: enrichment of known interactions among the top-ranked pairs of predictors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["EnrichmentResults"]
 
 @dataclass(frozen=True, repr=False)
 class EnrichmentResults(Notebook):
-    """Enrichment of the top of a ranked list with known pairs, as returned by `bbl.enrichment`.
+    """Enrichment of known pairs at the top of a ranked list, as returned by `bbl.enrichment`.
 
     Attributes
     ----------
@@ -25,8 +25,8 @@ class EnrichmentResults(Notebook):
         ``expected`` number by chance, ``enrichment`` (observed / expected) and ``p`` of the
         hypergeometric test.
     area : float
-        Probability that a known pair is ranked before another pair (the AUC), with unlisted
-        pairs tied in last place. nan if all pairs are known.
+        Probability that a known pair is ranked before another pair (the AUC), where pairs that are
+        not listed are tied for last place. nan if all pairs are known.
     p : float
         p-value of the rank test of `area` above 0.5; nan if all pairs are known.
     listed : DataFrame
@@ -34,7 +34,7 @@ class EnrichmentResults(Notebook):
     n_pairs, n_known : int
         Number of pairs of the predictors, and number of known pairs among them.
     n_universe : int or None
-        Number of names in the universe that the expected numbers refer to; None for the
+        Number of names in the universe used for the expected numbers; None if these are the
         predictors.
 
     Examples
@@ -63,7 +63,7 @@ class EnrichmentResults(Notebook):
         return pair_counts, [first_rows(self.table, "", source=".table", note=rank_test)]
 
     def _texts(self) -> tuple[str, str]:
-        """Return two sentences: the numbers of pairs, and the test of the ranks."""
+        """Return two sentences, on the numbers of pairs and on the test of the ranks."""
         # the smallest p of random permutations is a bound
         sign = "<" if self.p == 1.0 / (PERMUTATIONS + 1) else "="
         rank_test = (

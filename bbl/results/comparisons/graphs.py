@@ -1,4 +1,4 @@
-"""GraphsResults: graphical models with their weights, and the probability of each edge."""
+"""GraphsResults: weighted graphical models and the probability of each edge."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ class GraphsResults(Notebook):
     Attributes
     ----------
     table : DataFrame
-        The best graphs, best first: ``formula``, for ``bbl.bbl(formula, data, method="ml")``;
-        the number of ``edges``; ``parameters``; ``logLik``; the criterion, ``BIC`` or ``AIC``;
-        and ``weight``, which sums to 1 over all compared graphs.
+        The best graphs, in decreasing order of weight: ``formula``, for
+        ``bbl.bbl(formula, data, method="ml")``; the number of ``edges``; ``parameters``;
+        ``logLik``; the criterion, ``BIC`` or ``AIC``; and ``weight``, which sums to 1 over all
+        compared graphs.
     edges : DataFrame
         A row for each pair of variables, most probable first: ``variable``, ``variable2``, and
         ``probability``, the total weight of the graphs that contain the edge.
@@ -68,7 +69,8 @@ class GraphsResults(Notebook):
 
     @check_keywords
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the variables as nodes and the probability of each edge as its width and colour.
+        """Draw the graph of the variables; the width and colour of an edge indicate its
+        probability.
 
         Parameters
         ----------
@@ -78,7 +80,7 @@ class GraphsResults(Notebook):
         Returns
         -------
         matplotlib Axes
-            Edges with a probability below 5 % are left out; those below 50 % are dashed.
+            Edges with a probability below 5 % are not drawn, and edges below 50 % are dashed.
 
         Examples
         --------
@@ -102,7 +104,9 @@ class GraphsResults(Notebook):
         ]
 
     def _title(self) -> str:
-        """Return the title of the table: the number of its graphs, and of all compared graphs."""
+        """Return the title of the table, with the number of graphs listed and of all graphs
+        compared.
+        """
         count = (
             f"all {self.n_graphs:,} graphs"
             if self.is_exhaustive

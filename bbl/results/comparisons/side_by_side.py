@@ -1,4 +1,4 @@
-"""Table of several fits side by side: coefficients in common rows, then key figures (*facts*)."""
+"""Table of several fits side by side: coefficients, followed by key statistics (*facts*)."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ def model_table(
     stars: bool,
     digits: int,
 ) -> ModelTable:
-    """Return the table of `bbl.etable`, with a column for each fit; the arguments are described in
-    that function.
+    """Return the table of `bbl.etable`, with a column for each fit.
+
+    See `bbl.etable` for the arguments.
 
     `of` selects the coefficients: "group" for each group, "pooled" for the differences from the
     pooled fit to all rows, a pair (a, b) of groups for the difference a minus b; None for the
     second of two groups minus the first if all fits have these, otherwise "group". `keep` contains
-    the predictors whose coefficients are shown; None for all. `pairs` and `stars` state whether
-    couplings and stars are shown. `digits` is the number of decimals.
+    the predictors whose coefficients are shown, or is None for all. `pairs` and `stars` indicate
+    whether couplings and stars are shown. `digits` is the number of decimals.
     """
     fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
@@ -106,8 +107,10 @@ def model_table(
 
 
 def _two_groups(fits: Sequence[ModelResults]) -> tuple[Hashable, Hashable] | None:
-    """Return the second and the first group of the machines among `fits`, if all have the same two
-    groups and at least one models them separately; else None.
+    """Return the second and the first group of the Boltzmann machines among `fits`.
+
+    Returns None unless all of them have the same two groups and at least one models the groups
+    separately.
     """
     machines = [fit for fit in fits if isinstance(fit, MachineResults)]
     groups = {tuple(fit.labels.groups) for fit in machines}
@@ -125,9 +128,9 @@ def _coefficients(
     coefficients of a fit.
 
     The group number is the position of the group in the fit's table; `levels` is a tuple of
-    (predictor, level), and `order` is its length. Couplings are omitted unless `pairs`, and so are
-    predictors that are not in `keep`. Only Boltzmann machines have coefficients. Standard errors
-    and p are nan for a machine without standard errors.
+    (predictor, level), and `order` is its length. Couplings are only included with `pairs`, and
+    predictors that are not in `keep` are omitted. Only Boltzmann machines have coefficients.
+    Standard errors and p are nan if the method has none.
     """
     if not isinstance(fit, MachineResults):
         return {}
@@ -165,8 +168,8 @@ def _coefficients(
 
 
 def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) -> str:
-    """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs (predictor,
-    level).
+    """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs
+    (predictor, level).
     """
     if not levels:
         return f"{label_text(group)}: (Intercept)"
@@ -176,8 +179,9 @@ def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) ->
 
 
 def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: int) -> str:
-    """Return (estimate, standard error, p) as ``estimate* (standard error)``; empty for a
-    coefficient that is not in the model.
+    """Format (estimate, standard error, p) as ``estimate* (standard error)``.
+
+    The result is empty for a coefficient that is not in the model.
     """
     if coefficient is None:
         return ""
@@ -187,17 +191,19 @@ def _cell(coefficient: tuple[float, float, float] | None, stars: bool, digits: i
 
 
 def _observations_text(fit: ModelResults) -> str:
-    """Return the number of observations or, with real-valued weights, of rows, if known."""
+    """Return the number of observations or, with real-valued weights, the number of rows if it is
+    known.
+    """
     nobs = fit.nobs()
     training = getattr(fit, "training", None)
     return f"{nobs:g}" if isinstance(nobs, int) or training is None else f"{training.n:,}"
 
 
 def _facts(fit: ModelResults, first: ModelResults, digits: int) -> list[str]:
-    """Return the cells of the rows `FACTS` in a fit's column, empty for unavailable figures.
+    """Return the cells of the rows `FACTS` in the column of a fit.
 
-    AIC, BIC and clAIC are also empty unless they are comparable with `first`, the first fit of the
-    table: fits need the same variables and number of observations.
+    Cells are empty for unavailable statistics. AIC, BIC and clAIC are also empty unless the fit and
+    `first`, the first fit of the table, have the same variables and number of observations.
     """
     accuracy = ""
     if isinstance(fit, ClassifierResults):

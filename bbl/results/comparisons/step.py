@@ -1,4 +1,4 @@
-"""StepResults: the path of a stepwise selection of terms, and the selected model."""
+"""StepResults: path of a stepwise selection of terms, and the selected model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["StepResults"]
 @final
 @dataclass(frozen=True, repr=False)
 class StepResults(Notebook):
-    """The path of a stepwise selection of terms, as returned by `bbl.step`.
+    """Path of a stepwise selection of terms, as returned by `bbl.step`.
 
     Attributes
     ----------
@@ -27,11 +27,11 @@ class StepResults(Notebook):
     path : DataFrame
         A row for each model of the path, numbered by ``step``: the ``term`` that was dropped
         (``"- a:b"``) or added (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``,
-        the term's number of parameters and twice the change in log-likelihood, both positive;
+        the number of parameters of the term and twice the absolute change in log-likelihood;
         ``parameters`` and ``logLik`` of the model; and the criterion, ``AIC`` or ``BIC``.
     candidates : DataFrame
-        All compared steps, with the columns of `path`; ``step`` is the number of the model that
-        they would have led to.
+        All candidate steps, with the columns of `path`; ``step`` is the number of the resulting
+        model.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Averages of networks: AODE and MANB (naive Bayes over all subsets of features)."""
+"""Averages of networks: AODE, and MANB (naive Bayes averaged over all subsets of features)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Averaged", "Refitted", "arc_posterior", "average", "naive_average", 
 
 @dataclass(frozen=True, eq=False)
 class Averaged:
-    """Networks with the same features, averaged with equal weights."""
+    """Networks with the same features that are averaged with equal weights."""
 
     members: tuple[Network, ...]
 
@@ -68,9 +68,10 @@ def average(
 def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     """Return the posterior probability of the arc from the class to a feature with r levels.
 
-    Given counts (r, K), it is the logistic function of ``ln B + logit(prior)``, where B is the
-    ratio of the Dirichlet-multinomial evidence with and without the arc (Dash & Cooper 2002, eq.
-    8); `smooth` is the prior count of each cell, and `prior` is the arc's prior probability.
+    The probability is the logistic function of ``ln B + logit(prior)``, where B is the
+    Dirichlet-multinomial evidence of `counts` (r, K) with the arc divided by the evidence without
+    it (Dash & Cooper 2002, eq. 8). `smooth` is the prior count of each cell, and `prior` the prior
+    probability of the arc.
     """
     from scipy.special import expit, gammaln, logit
 
@@ -79,7 +80,8 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     prior_count, n_levels = smooth, len(counts)  # per cell; of the feature
 
     def log_evidence(n: np.ndarray) -> np.ndarray:
-        """Return the log evidence (...) of counts n (r, ...) of the feature's levels, with sum N.
+        """Return the log evidence (...) of counts n (r, ...) of the levels of a feature, where N is
+        their sum.
 
         ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, where G is the gamma function and a
         the prior count of a cell.
@@ -98,7 +100,7 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
 def naive_average(
     dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float, prior: float
 ) -> tuple[Network, np.ndarray]:
-    """Return naive Bayes averaged over all subsets of features (MANB), and arc posteriors (m,).
+    """Return naive Bayes averaged over all subsets of features (MANB), and the arc posteriors (m,).
 
     `dag` is a naive Bayes structure, `smooth` > 0 is the prior count of each cell, and `prior` in
     [0, 1] is the prior probability of each arc (Wei, Visweswaran & Cooper 2011, J Am Med Inform
@@ -120,7 +122,7 @@ def naive_average(
 
 @dataclass(frozen=True)
 class Refitted:
-    """A network refitted to a fold's training rows, for cross-validation."""
+    """A network refitted to the training rows of a fold, for cross-validation."""
 
     network: Network | Averaged
     # features need not be known, because any can be marginalised

@@ -18,13 +18,13 @@ SCORES = get_args(Criterion)
 
 
 def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.ndarray:
-    """Return the weight of an edge between each pair of features, (m, m), above the diagonal.
+    """Return the weight (m, m) of an edge between each pair of features, above the diagonal.
 
     The weight is I (``"loglik"``), ``(N I - d) / n`` (``"aic"``) or ``(N I - d log(N) / 2) / n``
     (``"bic"``), where I is the conditional mutual information given the class, ``d = (r_i - 1)(r_j
     - 1) K`` is the number of free parameters, and N is the weight of the rows where both features
-    are known. Dividing by the total weight n puts all pairs on the same scale, the scale of I
-    without missing values (N = n). "aic" and "bic" are -inf if ``N = 0``.
+    are known. Dividing by the total weight n puts all pairs on the same scale, which is the scale
+    of I if no values are missing (N = n). "aic" and "bic" are -inf if ``N = 0``.
     """
     information, weight = pair_information(sample, n_levels, K)
     if score == "loglik":
@@ -39,8 +39,9 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
 def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     """Return the edges (i, j), i < j, of the maximum spanning forest (Kruskal's algorithm).
 
-    Only pairs with weight >= 0 are included. Only `weights` (m, m) above the diagonal are used, and
-    a weight in [-TIE, 0) is treated as zero. Ties are resolved in favour of the first pair.
+    Only pairs with weight >= 0 are included. Only the entries of `weights` (m, m) above the
+    diagonal are used, and weights in [-TIE, 0) are treated as zero. In case of ties, the first pair
+    is chosen.
 
     Examples
     --------
@@ -55,7 +56,7 @@ def spanning_forest(weights: np.ndarray) -> list[tuple[int, int]]:
     edges = []
 
     def find_tree(k: int) -> int:
-        """Return the root of the tree of node k (union-find; halves paths on the way)."""
+        """Return the root of the tree that contains node k (union-find with path halving)."""
         while representative[k] != k:
             representative[k] = k = representative[representative[k]]
         return k
@@ -87,8 +88,8 @@ def ordered_kdb(sample: Rows, n_levels: np.ndarray, K: int, kdbk: int) -> Dag:
     """Return Sahami's k-dependence classifier (1996).
 
     Features are ordered by decreasing mutual information with the class. The parents of a feature
-    are the (up to) `kdbk` earlier features with the largest mutual information with it given the
-    class, in decreasing order. Ties are resolved in favour of the first column.
+    are up to `kdbk` of the earlier features: those with the largest mutual information with this
+    feature given the class, in decreasing order. In case of ties, earlier columns come first.
     """
     m = len(n_levels)
     upper_triangle, _ = pair_information(sample, n_levels, K)

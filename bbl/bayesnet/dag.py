@@ -1,4 +1,4 @@
-"""Structures of networks: features and their feature parents, given by column positions.
+"""Structures of networks: features and their feature parents, as column positions.
 
 The class is a parent of all features.
 """
@@ -72,14 +72,16 @@ class Dag:
 
     @cached_property
     def components(self) -> tuple[tuple[int, ...], ...]:
-        """Connected components (supernodes), ordered by first feature; features in model order."""
+        """Connected components (supernodes), ordered by their first features; features are in the
+        order of the model.
+        """
         # union-find: each feature points, possibly via others, to the representative of its
         # component
         representative = {i: i for i in self.features}
 
         def find_component(i: int) -> int:
-            """Return the representative of the component of feature i; halves the path on
-            the way.
+            """Return the representative of the component that contains feature i (union-find with
+            path halving).
             """
             while representative[i] != i:
                 representative[i] = i = representative[representative[i]]
@@ -95,7 +97,9 @@ class Dag:
 
     @property
     def is_semi_naive(self) -> bool:
-        """Whether all components are complete: any two of their features are joined by an arc."""
+        """Whether all components are complete, so that any two features of a component are joined
+        by an arc.
+        """
         # within each component c
         n_arcs = (sum(len(self.parents[i]) for i in c) for c in self.components)
         return all(
@@ -114,15 +118,15 @@ class Dag:
         return reached
 
     def with_parents(self, added_parents: Mapping[int, Iterable[int]]) -> Dag:
-        """Return the structure with additional parents, appended to the features' existing
-        parents.
+        """Return the structure with additional parents, which are appended to the existing parents
+        of the features.
         """
         return Dag(
             tuple((i, (*parents, *added_parents.get(i, ()))) for i, parents in self.families)
         )
 
     def without(self, feature: int) -> Dag:
-        """Return the structure without a feature and its arcs."""
+        """Return the structure without a feature and the arcs of this feature."""
         remaining = ((i, parents) for i, parents in self.families if i != feature)
         return Dag(
             tuple((i, tuple(p for p in parents if p != feature)) for i, parents in remaining)
@@ -135,11 +139,11 @@ def naive(features: Iterable[int]) -> Dag:
 
 
 def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None = None) -> Dag:
-    """Return the forest over m features with edges directed away from `root`.
+    """Return the forest over m features whose edges are directed away from `root`.
 
-    Edges in other trees are directed away from the first feature.
+    In other trees, edges are directed away from the first feature.
 
-    Features are ordered by tree (by the tree's first feature), then by position.
+    Features are ordered by the first feature of their tree, then by position.
     """
     neighbours: list[list[int]] = [[] for _ in range(m)]
     for i, j in edges:

@@ -1,4 +1,5 @@
-"""Tables of families: their layout in one array, row counts, and Dirichlet estimates.
+"""Probability tables of families: their layout in one array, counts of rows, and Dirichlet
+estimates.
 
 A *family* is a feature with its feature parents; the class (K values) is also a parent of every
 feature. A parent *configuration* is a combination of the parents' levels; a *cell* is a
@@ -23,7 +24,7 @@ BLOCK = 65536  # number of rows of a file that are read and counted at a time
 
 
 class Families:
-    """Tables of families, concatenated in one array (cells, K).
+    """Tables of families, stored one after another in one array (cells, K).
 
     The K classes of a cell are adjacent. The table of a feature has axes (parents..., feature,
     class) and is C-contiguous.
@@ -37,8 +38,8 @@ class Families:
     K : int
         Number of classes.
     context : (int, int), optional
-        A column of the codes, such as the fold, and its number of values. All tables are repeated
-        for each value, and a row uses the copy for its value.
+        A column of the codes, such as the fold, and its number of values. There is a copy of all
+        tables for each value, and each row uses the copy for its value.
 
     Attributes
     ----------
@@ -47,7 +48,7 @@ class Families:
     cells : int
         Number of cells of all tables in one copy.
     start : ndarray of intp, shape (families + 1,)
-        First cell of each table, followed by `cells`.
+        First cell of each table; the last entry is `cells`.
 
     Examples
     --------
@@ -104,16 +105,16 @@ class Families:
 
     @property
     def _cell_index(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Arrays used in kernels to locate cells.
+        """Arrays that kernels use to locate cells.
 
-        Family f is at ``start[f] + sum(codes[scope[s]] * stride[s])``, summed over ``scope_start[f]
-        <= s < scope_start[f + 1]``.
+        The cell of a row in the table of family f is ``start[f] + sum(codes[scope[s]] *
+        stride[s])``, summed over ``scope_start[f] <= s < scope_start[f + 1]``.
         """
         return self._scope_start, self._scope, self._stride, self.start[:-1]
 
     @property
     def _copies(self) -> int:
-        """Number of copies of all tables, one per value of the context."""
+        """Number of copies of all tables, which is one for each value of the context."""
         return 1 if self.context is None else self.context[1]
 
     def shape(self, f: int) -> tuple[int, ...]:
@@ -141,7 +142,9 @@ class Families:
         return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
-        """Replace each cell of `flat` (cells, K) by the sum over its parent configuration."""
+        """Replace each cell of `flat` (cells, K) by the sum over the cells with the same parent
+        configuration.
+        """
         if not self.cells:  # `reduceat` needs at least one cell
             return flat.copy()
         copies = flat.reshape(-1, self.cells, self.K)
@@ -161,16 +164,16 @@ class Families:
         return np.repeat(np.arange(len(self.families)), np.diff(self.start))
 
     def zeros(self) -> np.ndarray:
-        """Return tables of zeros, (cells, K) for each copy, concatenated."""
+        """Return tables of zeros, with shape (cells, K) for each copy, one copy after another."""
         return np.zeros((self._copies * self.cells, self.K))
 
     def count(self, sample: Rows, weights: np.ndarray | None = None) -> np.ndarray:
         """Return weighted counts (cells, K).
 
-        Each family is counted over the rows where all its variables are known.
+        Each family is counted in the rows where all its variables are known.
 
         With a context, the shape is (copies * cells, K), as in `zeros`. `weights` (n,), if given,
-        replaces the sample's weights. Rows of unknown class (``y < 0``) are not counted.
+        replaces the sample's weights. Rows with an unknown class (``y < 0``) are not counted.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
@@ -195,8 +198,8 @@ class Families:
     def score(
         self, table: np.ndarray, codes: np.ndarray, missing: np.ndarray | None, out: np.ndarray
     ) -> np.ndarray:
-        """Add the entries of `table` to each row of `out` (n, K), for families without missing
-        values.
+        """Add the entries of `table` that belong to each row to `out` (n, K), for families without
+        missing values.
 
         `table` has shape (cells, K) for each copy, as in `zeros`.
         """
@@ -220,9 +223,9 @@ def dirichlet(
 ) -> np.ndarray:
     """Return Dirichlet estimates ``(N_ijk + a) / (N_ij + r_i a)`` (cells, K).
 
-    They are ``1 / r_i`` where the denominator is zero. `counts` (cells, K) contains the cells'
-    counts N_ijk, `totals` (cells, K) the counts N_ij of their parent configurations, `widths`
-    (cells,) the numbers of levels r_i of their features; `smooth` is the prior count a of a cell.
+    If the denominator is zero, the estimate is ``1 / r_i``. `counts` (cells, K) contains the count
+    N_ijk of each cell, `totals` (cells, K) the count N_ij of its parent configuration, and `widths`
+    (cells,) the number of levels r_i of its feature; `smooth` is the prior count a of a cell.
     """
     widths = widths[:, None]
     denominator = totals + widths * smooth
@@ -236,7 +239,7 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + K a)`` (K,) for N rows of known class, where a = `smooth`."""
+    """Return ``(N_c + a) / (N + K a)`` (K,) for N rows with a known class, where a = `smooth`."""
     counts = class_counts(sample, K)
     # as the table of a single feature whose K levels are the classes
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

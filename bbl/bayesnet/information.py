@@ -1,7 +1,7 @@
 """Entropy, mutual information and conditional mutual information from counts.
 
-There are m features and K classes; level 0 of a feature is the reference, and D is the number of
-other levels of all features.
+There are m features and K classes. Level 0 of each feature is the reference level, and D is the
+total number of other levels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKED_WEIGHTED_LEVELS = 8
 
 
 def _xlogx(p: np.ndarray) -> np.ndarray:
-    """Return ``p log p``, 0 where p is 0."""
+    """Return ``p log p``, or 0 if p is 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > 0, p * np.log(p), 0.0)
 
@@ -38,16 +38,16 @@ def _xlogx(p: np.ndarray) -> np.ndarray:
 def entropy(counts: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
     """Return ``-sum p log p`` over `axis` (default: all) for relative frequencies p.
 
-    The result is 0 where all counts are 0.
+    If all counts are 0, the result is 0.
     """
     total = counts.sum(axis=axis, keepdims=True)
     return -_xlogx(counts / np.where(total > 0, total, 1.0)).sum(axis=axis)
 
 
 def conditional_information(counts: np.ndarray) -> float:
-    """Return the mutual information of X and Y given Z in nats, from a table (x, y, z).
+    """Return the mutual information of X and Y given Z, in nats, from a table (x, y, z).
 
-    This is ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``, or ``H(X) + H(Y) - H(X,Y)`` if Z has a single
+    It equals ``H(X,Z) + H(Y,Z) - H(X,Y,Z) - H(Z)``, or ``H(X) + H(Y) - H(X,Y)`` if Z has a single
     level. The result is never negative.
 
     Examples
@@ -63,10 +63,11 @@ def conditional_information(counts: np.ndarray) -> float:
 
 
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
-    """Yield runs of consecutive features that have small pair tables with all later features.
+    """Yield runs of consecutive features.
 
-    The tables of a run have at most `max_cells` cells. A feature whose tables exceed this limit
-    forms a run by itself. The last feature is not in any run, because no features follow it.
+    The tables of the pairs of a run's features with all later features have at most `max_cells`
+    cells. A feature whose tables exceed this limit forms a run by itself. The last feature is not
+    in any run, because no features follow it.
     """
     # number of levels of each feature and all later ones
     levels_from = np.cumsum(n_levels[::-1])[::-1]
@@ -86,7 +87,8 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
 
 
 def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mutual information of each pair of features given the class, and row weights.
+    """Return the mutual information of each pair of features given the class, and the weights of
+    the rows.
 
     Returns
     -------
@@ -120,7 +122,7 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
 
 
 def _group_later_features(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
-    """Yield arrays of the features after `i` that have the same number of levels."""
+    """Yield arrays of those features after `i` that have the same number of levels."""
     later_levels = n_levels[i + 1 :]
     for L in np.unique(later_levels):
         yield i + 1 + np.flatnonzero(later_levels == L)
@@ -129,9 +131,10 @@ def _group_later_features(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
 def _counted_tables(
     sample: Rows, n_levels: np.ndarray, K: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield features i, sets of later features, and the tables of i with each of these.
+    """Yield features i, arrays of later features, and the tables of i with each of these features.
 
-    The tables (later features, levels of i, levels of the later feature, K) are counted by row.
+    The tables have shape (later features, levels of i, levels of the later feature, K) and are
+    counted row by row.
     """
     m = len(n_levels)
     for run in _split_features(n_levels, K, CELLS):
@@ -152,7 +155,7 @@ def _counted_tables(
 def _packed_tables(
     sample: Rows, n_levels: np.ndarray, K: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield the same as `_counted_tables`, counting tables by bits of 64 rows at a time.
+    """Yield the same as `_counted_tables`, but count 64 rows at a time, as bits.
 
     Large weights are counted by matrix products.
     """
@@ -174,9 +177,10 @@ def _packed_tables(
 
 
 def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int]) -> np.ndarray:
-    """Return the counts of level pairs (K, levels of the run, levels of the run and after).
+    """Return the counts of level pairs, shape (K, levels of the run, levels of the run and of later
+    features).
 
-    Pairs are counted within the run, then between the run and blocks of ``len(run)`` later
+    Pairs are counted first within the run, then between the run and blocks of ``len(run)`` later
     features. A single later feature is counted together with the run.
     """
     m = len(n_levels)

@@ -1,4 +1,4 @@
-"""Learners of network structures by name, with their options (see `LEARNERS`)."""
+"""Learners of network structures by name (`LEARNERS`), with their options."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["LEARNERS", "Learner", "Learnt", "Option", "Task"]
 
 @dataclass(frozen=True)
 class Task:
-    """The training rows, folds and random generator for learning a structure.
+    """The training rows, the folds and the random generator that are used to learn a structure.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Learnt:
     Attributes
     ----------
     dags : tuple of Dag
-        A single structure, or the structures to be averaged.
+        A single structure, or the structures that are averaged.
     score_log : tuple of float
         Scores of the successive structures of a search; empty without a search.
     """
@@ -76,7 +76,7 @@ class Option:
         Default value of the option.
     check : callable or None
         Function that returns the validated value or raises an error from `bbl.errors`. None for an
-        option that names a feature; the learner receives the feature's position, or None.
+        option that is the name of a feature; the learner receives the feature's position, or None.
     """
 
     default: Any
@@ -97,7 +97,7 @@ class Learner:
         Public options with their defaults.
     uses_folds : callable
         Function that takes the options and returns whether structures are validated on folds. If
-        so, all rows must be in memory, and the option ``k`` is the number of folds.
+        they are, all rows must be in memory, and the option ``k`` is the number of folds.
     averages : bool
         Whether the structures are averaged with equal weights.
     """
@@ -129,7 +129,7 @@ class Learner:
         return checked
 
     def rows_reason(self, values: Mapping[str, Any]) -> str:
-        """Return text on the setting that requires all rows in memory; "" if counts are
+        """Return a description of the setting that requires all rows in memory, or "" if counts are
         sufficient.
         """
         defaults = {name: option.default for name, option in self.options.items()}
@@ -137,7 +137,9 @@ class Learner:
 
 
 def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
-    """Return the position in `features` of a feature named by an option (None if not given)."""
+    """Return the position in `features` of the feature named by an option; None if the option is
+    None.
+    """
     if feature is None:
         return None
     if feature not in features:
@@ -173,7 +175,9 @@ def _super_parents(task: Task, options: Mapping[str, Any]) -> Learnt:
 
 
 def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
-    """Return the result of a greedy search by cross-validated accuracy, using a learner's moves."""
+    """Return the result of a greedy search by cross-validated accuracy, with the moves of a
+    learner.
+    """
     rows = cast(Sample, task.sample)  # in memory: `uses_folds`
     fold_weights = task.fold_weights
     if fold_weights is None:
@@ -216,7 +220,7 @@ KDB_OPTIONS = {
 
 
 def _make_search_learner(learner: str) -> Learner:
-    """Return a learner that searches greedily with the moves of this name."""
+    """Return a learner that searches greedily with the `MOVES` of this name."""
     return Learner(
         learner, partial(_climb, learner), SEARCH_OPTIONS, uses_folds=lambda options: True
     )

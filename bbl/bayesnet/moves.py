@@ -1,4 +1,5 @@
-"""Moves of greedy searches: structures that differ from the current one by a single step.
+"""Moves of greedy searches, which return the structures that differ from the current one by a
+single step.
 
 Features are column positions 0, 1, ...
 """
@@ -63,10 +64,11 @@ def _add_arc_to_orphan(_: Moves, dag: Dag) -> list[Dag]:
 
 
 def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one arc from the best super-parent to an orphan (TAN-HCSP).
+    """Return the structures with one additional arc, from the best super-parent to an orphan
+    (TAN-HCSP).
 
-    An orphan is a feature without feature parents. The best super-parent is the feature whose
-    structure with arcs to all orphans that are not its ancestors has the best score.
+    An orphan is a feature without feature parents. A super-parent has arcs to all orphans that are
+    not its ancestors; the best super-parent is the one with the best score.
     """
     orphans = _orphans(dag)
     children = {}  # orphans by possible super-parent
@@ -87,7 +89,7 @@ def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
 def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one additional feature (FSSJ).
 
-    The feature is added without parents or with a connected component as its parents.
+    The new feature has no parents, or all features of a connected component as its parents.
     """
     out = []
     for g in range(moves.m):
@@ -100,7 +102,7 @@ def _include_or_join(moves: Moves, dag: Dag) -> list[Dag]:
 def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
     """Return the structures with one feature removed, or two components joined (BSEJ).
 
-    All features of one component become parents of those of the other.
+    All features of one component become parents of all features of the other.
     """
     out = [dag.without(i) for i in dag.features]
     components = dag.components
@@ -111,7 +113,7 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
 
 
 def _add_arc(moves: Moves, dag: Dag) -> list[Dag]:
-    """Return the structures with one additional arc, and up to `kdbk` parents per feature (kDB)."""
+    """Return the structures with one additional arc and up to `kdbk` parents per feature (kDB)."""
     ancestors = {i: dag.ancestors(i) for i in dag.features}
     return [
         dag.with_parents({o: (f,)})

@@ -1,4 +1,4 @@
-"""Estimation of network tables: plain, averaged (MANB) or weighted (WANBIA, AWNB)."""
+"""Estimate the tables of a network: plain, averaged (MANB) or weighted (WANBIA, AWNB)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ __all__ = ["Fitted", "Recipe", "draw_tables", "fit", "standard_errors"]
 
 @dataclass(frozen=True)
 class Recipe:
-    """Options for estimating tables; at most one of `manb_prior`, `wanbia` and `awnb` is set.
+    """Options for the estimation of tables; at most one of `manb_prior`, `wanbia` and `awnb` is
+    set.
 
     Attributes
     ----------
     smooth : float
         Prior count of each cell.
     manb_prior : float or None
-        Prior probability of each arc from the class: naive Bayes is averaged over all subsets of
+        Prior probability of each arc from the class, if naive Bayes is averaged over all subsets of
         features (MANB).
     wanbia : bool, "mse" or tuple of float
-        Whether features are weighted by maximising the conditional likelihood or, with "mse",
-        minimising the squared error (WANBIA); a tuple contains the weights by position.
+        Whether features are weighted (WANBIA): by maximising the conditional likelihood or, with
+        "mse", by minimising the squared error. A tuple contains given weights by position.
     awnb : (int, float) or None
         Number of trees and proportion of the rows for each tree, if features are weighted by trees
         (AWNB).
@@ -122,12 +123,13 @@ def fit(
 
 
 def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return posterior standard deviations of the tables (cells, K) and class probabilities (K,).
+    """Return the posterior standard deviations of the tables (cells, K) and of the class
+    probabilities (K,).
 
     The posteriors are Dirichlet distributions. The standard deviations are ``sqrt(p (1 - p) / (N_ij
     + r_i a + 1))`` with ``a = smooth``, and nan where ``N_ij + r_i a`` is zero. N_ij is the weight
     of the rows in the cell's parent configuration, and r_i the number of levels of the feature. The
-    classes form one configuration with K levels.
+    class probabilities are treated as one configuration with K levels.
     """
     families = network.families
     p = network.prior
@@ -150,17 +152,17 @@ def draw_tables(
 ) -> Network | Averaged:
     """Return the network or average with probabilities drawn from their Dirichlet posteriors.
 
-    Each row has a gamma-distributed weight whose shape is its original weight, and each cell has a
-    gamma-distributed prior count with shape `smooth`. Each table is then a draw from the Dirichlet
-    distribution with its counts plus `smooth`, and the networks in an average, whose tables are
-    computed from the same rows, are drawn jointly (Rubin 1981).
+    The weight of each row is drawn from a gamma distribution with the original weight as its shape,
+    and the prior count of each cell from a gamma distribution with shape `smooth`. Each table is
+    then a draw from the Dirichlet distribution with its counts plus `smooth`. The tables of the
+    networks in an average are computed from the same rows and therefore drawn jointly (Rubin 1981).
     """
     rows = sample.weighted(rng.gamma(sample.weights))
     prior = class_counts(rows, len(network.prior)) + rng.gamma(smooth, size=len(network.prior))
     prior /= prior.sum()
 
     def draw_member(member: Network) -> Network:
-        """Return a network with tables from the drawn weights and prior counts."""
+        """Return a network with tables computed from the drawn weights and prior counts."""
         families = member.families
         counts = families.count(rows) + rng.gamma(smooth, size=member.theta.shape)
         # `counts` already include prior counts

@@ -1,8 +1,8 @@
 """Exact log joint probabilities of the class and a row's known features.
 
-Missing features are marginalised. A `Factor` is a tuple of variables and a log table (n K, their
-levels...) for n rows and K classes; `log_sum` marginalises a product of factors over one variable
-after another.
+Missing features are marginalised. A `Factor` consists of a tuple of variables and a log table (n K,
+levels of the variables...) for n rows and K classes; `log_sum` marginalises a product of factors
+over one variable after another.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ class Network:
 
     @property
     def n_params(self) -> int:
-        """Number of free parameters: K - 1 for the prior, r_i - 1 per configuration and class."""
+        """Number of free parameters: K - 1 for the prior, and r_i - 1 for each configuration and
+        class.
+        """
         return self.K - 1 + self.K * int((self.families.widths - 1).sum())
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -82,16 +84,16 @@ class Network:
 
 
 def log_table(theta: np.ndarray) -> np.ndarray:
-    """Return ``ln theta``, with -inf where a probability is zero."""
+    """Return ``ln theta``, which is -inf where a probability is zero."""
     with np.errstate(divide="ignore"):
         return np.log(theta)
 
 
 def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float) -> Network:
-    """Return the network with Dirichlet estimates of its tables, given the prior count `smooth`.
+    """Return the network with Dirichlet estimates of its tables.
 
-    `smooth` is added to each cell. Each family is estimated from the rows where all its variables
-    are known.
+    `smooth` is the prior count added to each cell. Each family is estimated from the rows where all
+    its variables are known.
     """
     families = Families(dag.families, list(n_levels), K)
     counts = families.count(sample)
@@ -110,9 +112,9 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in rows where all classes have probability zero.
+    """Return `log_joint` (n, K), with zeros in rows in which all classes have probability zero.
 
-    All classes are then equally probable in such rows, whereas a softmax of -inf would be nan.
+    All classes are then equally probable in such rows; with -inf, the softmax would be nan.
     """
     impossible: np.ndarray = (log_joint == -np.inf).all(axis=1)
     return np.where(impossible[:, None], 0.0, log_joint) if impossible.any() else log_joint
@@ -126,12 +128,13 @@ def add_features(
     missing: np.ndarray | None,
     out: np.ndarray,
 ) -> np.ndarray:
-    """Add the log-probability of known features given each class to `out` (n, K); return `out`.
+    """Add the log-probability of the known features given each class to `out` (n, K), and return
+    `out`.
 
-    `theta` and `log_theta` (cells, K) contain the tables. A family without missing values
-    contributes its table entry. Other families are marginalised over missing features: by messages
-    from the leaves to the root if features have at most one feature parent, otherwise by variable
-    elimination in each connected component.
+    `theta` and `log_theta` (cells, K) contain the tables. The log-probability of a family without
+    missing values is its table entry. Other families are marginalised over missing features. This
+    is done by messages from the leaves to the root if features have at most one feature parent, and
+    otherwise by variable elimination in each connected component.
     """
     families.score(log_theta, codes, missing, out)  # families without missing values
     if missing is None or all(not parents for _, parents in families.families):
@@ -146,7 +149,9 @@ def add_features(
 def _add_forest_sums(
     families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add log sums over missing features to `out` (n, K), for features with at most one parent."""
+    """Add the log of the sum over missing features to `out` (n, K), for features with at most one
+    parent.
+    """
     # arrays (m,) are indexed by column of the codes; columns that are not features (the fold,
     # omitted ones) are never visited
     m = codes.shape[1]
@@ -237,11 +242,11 @@ def _add_component_sums(
 
 
 def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) -> list[Family]:
-    """Return the families of a component whose product must be summed over unknown features.
+    """Return those families of a component whose product must be summed over unknown features.
 
-    These are the families of known features with an unknown parent and of unknown features with a
-    known descendant; the family of an unknown feature without known descendants sums to one.
-    `parents_first` contains the component's families, each after its parents' families.
+    These are the families of known features with an unknown parent, and of unknown features with a
+    known descendant. The family of an unknown feature without known descendants sums to one.
+    `parents_first` contains the families of the component, each after the families of its parents.
     """
     summed: list[Family] = []
     parents_of_summed: set[int] = set()
@@ -258,9 +263,9 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
 def _plan_elimination(
     scopes: list[frozenset[int]], n_levels: list[int], K: int
 ) -> tuple[list[int], float]:
-    """Return the elimination order of unknown features, and the number of table cells.
+    """Return the order in which unknown features are eliminated, and the number of table cells.
 
-    The cells are for one row and class. `scopes` contains the unknown features of each family.
+    Cells are counted for one row and class. `scopes` contains the unknown features of each family.
     """
     features = sorted(frozenset().union(*scopes))
     position = {v: index for index, v in enumerate(features)}
@@ -290,9 +295,9 @@ def _plan_elimination(
 def _condition_family(
     families: Families, log_theta: np.ndarray, f: int, codes: np.ndarray, unknown: frozenset[int]
 ) -> Factor:
-    """Return family `f` as a factor of its unknown variables, given the rows' known features.
+    """Return family `f` as a factor of its unknown variables, given the known features of the rows.
 
-    It consists of the variables and the log table.
+    The factor consists of the variables and the log table.
 
     The table has shape (n * K, levels of the unknown variables...) for n rows `codes`, with the
     classes of a row adjacent; `unknown` contains the unknown features of the component.

@@ -28,23 +28,24 @@ Unit = tuple[Family, ...]
 
 
 class Validation:
-    """Cross-validated accuracy of structures; each family is fitted once, for all folds together.
+    """Cross-validated accuracy of structures; each family is fitted only once, for all folds
+    together.
 
-    The N held-out rows are the rows of all folds; the fold is an additional variable of each
-    table. A row's log joint is a sum over units. A unit is a family or, if values are missing, a
-    connected component of the features.
+    There are N held-out rows in all folds; the fold is an additional variable of each table. The
+    log joint probability of a row is a sum over units. A unit is a family or, if values are
+    missing, a connected component of the features.
 
-    `fold_weights` (k, n) contains the row weights in the validation part of each fold. Rows of
-    unknown class (``y < 0``) are neither used for training nor validated. `smooth` is the prior
-    count of each cell. `n_levels` (m,) contains the number of levels of each feature; the attribute
-    with this name, a list, also contains the number of folds k at the end.
+    `fold_weights` (k, n) contains the row weights in the validation part of each fold. Rows with an
+    unknown class (``y < 0``) are not used for training or validation. `smooth` is the prior count
+    of each cell. `n_levels` (m,) contains the number of levels of each feature; the attribute of
+    this name is a list with the number of folds k as an additional last entry.
 
     Attributes
     ----------
     sample : Sample
         The N held-out rows; the last column of their codes, after the m features, is the fold.
     fold : ndarray of int, shape (N,)
-        The fold for the validation of each row.
+        The fold that validates each row.
     context : (int, int)
         The column of the fold and the number of folds, for `Families`.
     fold_totals : ndarray, shape (k,)
@@ -52,7 +53,7 @@ class Validation:
     log_prior : ndarray, shape (N, K)
         Log class probabilities in the training rows of each row's fold.
     cache : dict of Unit to ndarray, shape (N, K)
-        Contributions of units computed so far, using `cached_bytes` bytes in total.
+        Contributions of the units computed so far, which use `cached_bytes` bytes in total.
     """
 
     def __init__(
@@ -97,7 +98,9 @@ class Validation:
         self.cached_bytes = 0
 
     def units(self, dag: Dag) -> frozenset[Unit]:
-        """Return the units whose contributions add up to a structure's log joint."""
+        """Return the units whose contributions add up to the log joint probability under a
+        structure.
+        """
         if self.sample.missing is None:
             return frozenset((family,) for family in dag.families)
         return frozenset(
@@ -105,7 +108,9 @@ class Validation:
         )
 
     def contribution(self, unit: Unit) -> np.ndarray:
-        """Return the contribution (N, K) of a unit to the log joint of the held-out rows."""
+        """Return the contribution (N, K) of a unit to the log joint probability of the held-out
+        rows.
+        """
         log_joint = self.cache.get(unit)
         if log_joint is None:
             log_joint = self._compute_contribution(unit)
@@ -115,9 +120,9 @@ class Validation:
         return log_joint
 
     def _compute_contribution(self, unit: Unit) -> np.ndarray:
-        """Return a unit's contribution (N, K) to the log joint.
+        """Return the contribution (N, K) of a unit to the log joint probability.
 
-        The tables for a row are estimated from the rows outside its fold.
+        The tables for each row are estimated from the rows outside its fold.
 
         The fold is an additional column of the codes, after the features; `context` is its position
         and number of levels.
@@ -139,7 +144,9 @@ class Validation:
     def scores(
         self, candidates: Sequence[Dag], base: Dag, progress: Callable | None = None
     ) -> np.ndarray:
-        """Return each candidate's mean accuracy over folds, fitting only units outside `base`."""
+        """Return the mean accuracy over folds of each candidate; only units that are not in `base`
+        are fitted.
+        """
         base_units = self.units(base)
         # group candidates by the units of `base` that they lack
         unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
@@ -198,13 +205,14 @@ def climb(
     kdbk: int = 2,
     progress: Callable | None = None,
 ) -> tuple[Dag, list[float]]:
-    """Search greedily; return the final structure and the accuracies of successive structures.
+    """Search greedily; return the final structure and the accuracies of the successive structures.
 
     `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``).
     `fold_weights` (k, n) contains the row weights in the validation part of each of k folds. A step
-    must increase the accuracy by at least `epsilon`; with 0, an equal score is sufficient. `smooth`
-    is the prior count of each cell, and `kdbk` the maximum number of feature parents for ``"kdb"``.
-    `rng` is used to resolve ties; `progress` is called for each structure scored.
+    must increase the accuracy by at least `epsilon`; with 0, an equal accuracy is sufficient.
+    `smooth` is the prior count of each cell, and `kdbk` the maximum number of feature parents for
+    ``"kdb"``. `rng` is used to resolve ties; `progress` is called for each structure that is
+    scored.
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)

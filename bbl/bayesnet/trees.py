@@ -1,4 +1,4 @@
-"""Classification trees on categorical features: the depth of each feature's first split.
+"""Classification trees on categorical features, and the depth of the first split on each feature.
 
 There are m features and K classes.
 """
@@ -37,10 +37,11 @@ class _Node:
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
     """Grow a tree on the rows `drawn`; return the smallest depth (m,) of a split on each feature.
 
-    `drawn` contains row positions. The root's split has depth 1; features without a split have inf.
-    In a split, a subset of a feature's levels is assigned to the left child; the split with the
-    largest decrease in entropy is chosen. Rows where the feature is missing are not assigned to
-    either child. Splits whose leaves do not misclassify fewer rows are undone.
+    `drawn` contains row positions. The split of the root has depth 1; the depth is inf for features
+    without a split. A split assigns a subset of a feature's levels to the left child; the split
+    with the largest decrease in entropy is chosen. Rows where the feature is missing are not
+    assigned to either child. A split is undone if its leaves do not misclassify fewer rows than the
+    unsplit node.
     """
     # rows with a known class and at least one known feature
     rows = drawn[sample.response[drawn] >= 0]
@@ -95,9 +96,9 @@ def _grow(sample: Sample, families: Families) -> _Node:
 
 
 def _prune(root: _Node) -> None:
-    """Undo, from the leaves up and in place, splits that do not decrease misclassification.
+    """Undo splits that do not decrease misclassification, from the leaves up and in place.
 
-    Such a split's leaves do not misclassify fewer rows than the node would as a leaf.
+    The leaves of such a split do not misclassify fewer rows than the node would as a leaf.
     """
     nodes = [root]
     for node in nodes:  # parents come before their children
@@ -112,9 +113,10 @@ def _prune(root: _Node) -> None:
 
 @cache
 def _list_subsets(r: int) -> np.ndarray:
-    """Return all divisions of `r` levels in two, (2 ** (r - 1) - 1, r): 1 for the left, else 0.
+    """Return all divisions of `r` levels into two sets, shape (2 ** (r - 1) - 1, r); entries are 1
+    for levels on the left and 0 otherwise.
 
-    The last level is always on the right, because a division and its mirror image are the same
+    The last level is always on the right, because a division and its mirror image define the same
     split.
     """
     # bit a of a division's number: level a
@@ -156,12 +158,13 @@ def _find_best_split(
 
 
 def _list_divisions(tables: np.ndarray) -> np.ndarray:
-    """Return the divisions to try for F features with r levels, given counts `tables` (F, r, K).
+    """Return the divisions to try for F features with r levels, given their count tables `tables`
+    (F, r, K).
 
-    The shape is (F, divisions, r), or (1, divisions, r) if all features share the divisions;
-    entries are 1 for levels on the left. With two classes, the best division is one of the r - 1
-    divisions of the levels ordered by the proportion of a class (Breiman et al. 1984, theorem 4.5),
-    so other subsets need not be tried.
+    The shape is (F, divisions, r), or (1, divisions, r) if the divisions are the same for all
+    features; entries are 1 for levels on the left. With two classes, the best division is one of
+    the r - 1 divisions of the levels ordered by the proportion of a class (Breiman et al. 1984,
+    theorem 4.5), so other subsets are not tried.
     """
     _, r, K = tables.shape
     if K > 2 and r <= MAX_LEVELS_FOR_SUBSETS:
@@ -189,7 +192,9 @@ def _list_divisions(tables: np.ndarray) -> np.ndarray:
 
 
 def _total_entropy(counts: np.ndarray) -> np.ndarray:
-    """Return the number of rows times their class entropy (...), given class counts (..., K)."""
+    """Return the number of rows times the entropy of their classes (...), given class counts (...,
+    K).
+    """
     # this form rounds ties of small nodes as R does
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)

@@ -1,4 +1,4 @@
-"""Feature weights for naive Bayes: an exponent in [0, 1] for each feature's table."""
+"""Feature weights for naive Bayes: the table of each feature is raised to a power in [0, 1]."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``theta ** w`` (cells, K), renormalised within parent configurations.
+    """Return ``theta ** w`` (cells, K), normalised again within parent configurations.
 
     `theta` (cells, K) contains the tables, and `weights` (m,) the weight w of each feature in the
     order of the tables. ``0 ** 0`` is 1.
@@ -37,23 +37,26 @@ def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray
 
 
 def weighted(network: Network, weights: np.ndarray) -> Network:
-    """Return the network with each feature's table raised to its weight, in model order (m,)."""
+    """Return the network with each feature's table raised to the power of its weight; `weights`
+    (m,) are in the order of the model.
+    """
     return replace(network, theta=_raise_to_weights(network.families, network.theta, weights))
 
 
 class ConditionalLikelihood:
-    """Negative conditional log-likelihood of weighted naive Bayes, with gradient.
+    """Negative conditional log-likelihood of weighted naive Bayes, with its gradient.
 
     The objective is ``-sum_i v_i ln P(y_i | x_i)`` with row weights v_i, where ``P(y, x)`` is the
     product of P(y) and the weighted table entries of the known features. The unweighted tables are
-    naive Bayes with ``smooth=1``, estimated from the rows of known class. Because weighted tables
-    are renormalised, the gradient involves log-probabilities centred at their means under the
-    weighted tables. The features have `n_levels` (m,) levels, and there are `K` classes.
+    the estimates of naive Bayes with ``smooth=1`` from the rows with a known class. Because
+    weighted tables are renormalised, the gradient contains log-probabilities that are centred at
+    their means under the weighted tables. The features have `n_levels` (m,) levels, and there are
+    `K` classes.
 
     Attributes
     ----------
     sample : Sample
-        The rows of known class.
+        The rows with a known class.
     base : Network
         Unweighted naive Bayes.
     counts, log_theta : ndarray, shape (cells, K)
@@ -82,7 +85,9 @@ class ConditionalLikelihood:
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
     def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at class log-probabilities, and its derivative in log tables."""
+        """Return the objective for given class log-probabilities, and its derivative with respect
+        to the log tables.
+        """
         sample = self.sample
         value = -float(sample.weights @ log_p[np.arange(sample.n), sample.response])
         # expected counts of the cells if each row's class is drawn from its probabilities
@@ -93,14 +98,16 @@ class ConditionalLikelihood:
 
 
 class SquaredError(ConditionalLikelihood):
-    """Squared error of the class probabilities of weighted naive Bayes, with gradient.
+    """Squared error of the class probabilities of weighted naive Bayes, with its gradient.
 
     The objective is ``1/2 sum_i v_i sum_y (1[y = y_i] - P(y | x_i))^2``; everything else is the
     same as in the base class.
     """
 
     def _loss(self, log_p: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the objective at class log-probabilities, and its derivative in log tables."""
+        """Return the objective for given class log-probabilities, and its derivative with respect
+        to the log tables.
+        """
         sample = self.sample
         p = np.exp(log_p)
         error = p.copy()
@@ -153,7 +160,8 @@ def conditional_weights(
 def bootstrap(
     sample: Sample, trees: int, share: float, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Return each tree's row positions: ``trunc(share * total weight)`` draws with replacement.
+    """Return each tree's row positions: ``trunc(share * total weight)`` rows are drawn with
+    replacement.
 
     Rows are drawn in proportion to their integer weights.
     """
@@ -175,10 +183,12 @@ def bootstrap(
 def tree_weights(
     sample: Sample, n_levels: np.ndarray, K: int, rows_of_trees: list[np.ndarray]
 ) -> np.ndarray:
-    """Return the weight (m,) of each feature: the mean over trees of ``1 / sqrt(d)`` (AWNB).
+    """Return the weight (m,) of each feature, which is the mean over trees of ``1 / sqrt(d)``
+    (AWNB).
 
-    Here d is the smallest depth at which a tree splits on the feature: 1 at the root, and inf
-    without a split. `rows_of_trees` contains each tree's row positions.
+    Here d is the smallest depth at which a tree splits on the feature; it is 1 at the root, and inf
+    if the tree does not split on the feature. `rows_of_trees` contains the positions of each tree's
+    rows.
 
     References
     ----------

@@ -1,1 +1,1 @@
-"""Encoded rows of a data set, in memory, in a file or on a cluster, and their folds."""
+"""Encoded rows of a data set, stored in memory, in a file or on a cluster, and their folds."""

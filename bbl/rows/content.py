@@ -24,19 +24,20 @@ SHIFT = np.uint64(33)
 
 @dataclass(frozen=True)
 class ContentOrder:
-    """Positions of rows (n,) and columns (m,), sorted by keys of their content."""
+    """Positions of rows (n,) and columns (m,), sorted by keys that depend on their content."""
 
     rows: np.ndarray
     columns: np.ndarray
 
 
 def order_by_content(sample: Sample, n_levels: Sequence[int] | np.ndarray) -> ContentOrder:
-    """Return an order of rows within groups, and of columns.
+    """Return an order of the rows within each group, and an order of the columns.
 
-    The method is colour refinement (Weisfeiler & Leman 1968) on the graph of rows and levels: a
-    row's key is a hash of its group, weight and levels' keys; a level's key is a hash of its rows'
-    keys; a column's key is a hash of its levels' keys. Sums of 64-bit hashes do not depend on the
-    order of summation. Rows or columns with equal keys keep their order.
+    The method is colour refinement (Weisfeiler & Leman 1968) on the graph of rows and levels: the
+    key of a row is a hash of its group, its weight and the keys of its levels; the key of a level
+    is a hash of the keys of its rows; the key of a column is a hash of the keys of its levels. Sums
+    of 64-bit hashes do not depend on the order of summation. Rows or columns with equal keys remain
+    in their original order.
 
     Parameters
     ----------

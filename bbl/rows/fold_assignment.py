@@ -49,12 +49,12 @@ class FoldAssignment:
 
 
 class FoldAssigner:
-    """Assigns each response group's rows to consecutive folds, as in R, or random folds.
+    """Assigns the rows of each response group to consecutive folds, as in R, or to random folds.
 
-    Random folds have the same sizes. For up to 2**22 unweighted rows, they are identical to those
-    of `shuffled_folds`. Weighted rows, or more rows, are assigned in chunks: first, the number of a
-    chunk's copies in each fold is drawn; then the copies are assigned. The distribution of the
-    folds does not depend on the batches.
+    Random folds have the same sizes as consecutive folds. For up to 2**22 unweighted rows, they are
+    identical to those of `shuffled_folds`. Weighted rows, and larger data, are assigned in chunks:
+    first, the number of copies of a chunk in each fold is drawn; then the copies are assigned. The
+    distribution of the folds does not depend on how the rows are divided into batches.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class FoldAssigner:
     rows, totals : ndarray, shape (K,)
         Number of rows and total weight of each group.
     whole : bool
-        Whether weights are numbers of copies, which are assigned individually. If not, each row
+        Whether weights are numbers of copies, which are assigned individually. If False, each row
         counts as one copy.
 
     Attributes
@@ -75,11 +75,11 @@ class FoldAssigner:
         Consecutive fold f contains the copies ``fold_edges[y][f]`` to ``fold_edges[y][f + 1]`` of
         group y.
     n_assigned : ndarray, shape (K,)
-        Number of copies of each group assigned so far (of rows, with `fold_of_row`).
+        Number of copies of each group assigned so far; with `fold_of_row`, number of rows.
     waiting : list of K lists of Sample
-        Rows of each group that do not fill a chunk yet.
+        Rows of each group that wait until a chunk is full.
     fold_of_row : list of K ndarrays of int16, or None
-        Folds of all rows of each group, if drawn at once.
+        Folds of all rows of each group, if they are drawn at once.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class FoldAssigner:
                 ).argmax(axis=0)
 
     def put(self, y: int, rows: Sample) -> Iterator[tuple[int, Sample]]:
-        """Assign the next rows of group `y`; yield each fold with its rows.
+        """Assign the next rows of group `y` to folds; yield each fold with its rows.
 
-        Rows may wait until a chunk is full. Rows of an unknown group (y = -1) have fold -1: they
-        are training rows in all folds and validation rows in none.
+        Some rows may wait until a chunk is full. Rows of an unknown group (y = -1) have fold -1:
+        they are training rows in all folds and are never validated.
         """
         if y < 0:
             yield -1, rows
@@ -138,11 +138,12 @@ class FoldAssigner:
     def split_by_part(
         self, rows: Sequence[np.ndarray], totals: Sequence[np.ndarray]
     ) -> list[FoldAssigner]:
-        """Return one assigner for each part of the data (consecutive rows on one worker).
+        """Return one assigner for each part of the data, which contains consecutive rows on one
+        worker.
 
         This assigner is then exhausted. `rows` and `totals` contain an array (K,) for each part:
         the number of rows and the total weight of each group. Unless random folds are drawn for all
-        rows at once, the number of copies of each part in each fold is drawn.
+        rows at once, this draws the number of copies of each part in each fold.
         """
         assigners = []
         n_copies_before = np.zeros(len(self.copies_left))
@@ -183,7 +184,7 @@ class FoldAssigner:
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
         """Return the number of copies in each fold (F, n) of the next n rows of group `y`.
 
-        This is for consecutive folds, or for random folds drawn for all rows at once.
+        This method is used for consecutive folds, and for random folds drawn for all rows at once.
         """
         if self.fold_of_row is not None:
             start = int(self.n_assigned[y])
@@ -216,7 +217,8 @@ class FoldAssigner:
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
         """Yield each fold that contains any of the `copies` (F, n), with its rows.
 
-        Integer weights become the numbers of copies in the fold; other weights remain unchanged.
+        Integer weights are replaced by the number of copies in the fold; other weights remain
+        unchanged.
         """
         for f, fold_copies in enumerate(copies):  # fold_copies: (n,)
             positions = np.flatnonzero(fold_copies > 0)
@@ -229,9 +231,9 @@ class FoldAssigner:
 
 
 class Sink(ABC):
-    """A store to be filled with encoded rows: `TableSink`, `FileSink`, or a cluster's sink.
+    """A store to which encoded rows are added: `TableSink`, `FileSink`, or a cluster's sink.
 
-    The latter does not have `put`.
+    A cluster's sink does not have `put`.
     """
 
     @abstractmethod
@@ -244,12 +246,12 @@ class Sink(ABC):
 
 
 class FileSink(Sink):
-    """Writes rows to a `CodeFile`, a temporary file.
+    """A sink that writes rows to a `CodeFile`, a temporary file.
 
     Parameters
     ----------
     n : int
-        Expected number of rows; an error is raised if disk space is insufficient.
+        Expected number of rows; an error is raised if there is not enough disk space.
     n_levels : ndarray of int, shape (m,)
         Number of levels of each predictor.
     weighted : bool
@@ -259,7 +261,8 @@ class FileSink(Sink):
     dtype : numpy.dtype
         Data type of the codes.
     buckets : int
-        Maximum number of buckets; a bucket contains the rows of one group validated by one fold.
+        Maximum number of buckets; a bucket contains the rows of one group that are validated by one
+        fold.
     """
 
     def __init__(
@@ -289,7 +292,8 @@ class FileSink(Sink):
 
 @dataclass
 class TableSink(Sink):
-    """Sums row weights by group, fold and state, for data with many rows but few states.
+    """A sink that sums row weights by group, fold and state, for data with many rows but few
+    states.
 
     With missing values, each predictor has an additional level L_i for missing values.
     """
@@ -308,7 +312,9 @@ class TableSink(Sink):
         self.counts = np.zeros((self.K + 1, self.nfold + 1, math.prod(self.shape)))
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Count the rows of group `y` validated in fold `f`; -1 for an unknown group or no fold."""
+        """Count the rows of group `y` that are validated in fold `f`; -1 stands for an unknown
+        group or no fold.
+        """
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
             # missing is coded after the last level
@@ -324,7 +330,9 @@ class TableSink(Sink):
         self.counts[y, f, : len(state_weights)] += state_weights
 
     def finish(self, nfold: int) -> tuple[Sample, Folds | None]:
-        """Return one row for each state and group that occurs, and the folds as weights, if any."""
+        """Return one row for each state and group that occurs, and the folds as weights, if there
+        are folds.
+        """
         weight_by_state = self.counts.sum(axis=1)  # (K + 1, states)
         group_of_row, state_of_row = np.nonzero(weight_by_state)
         codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
@@ -349,7 +357,7 @@ class TableSink(Sink):
         return sample, Folds(sample.weights - validation_weights, validation_weights)
 
     def close(self) -> None:
-        """Do nothing, because a table needs no cleaning up."""
+        """Do nothing, because a table has no file to remove."""
 
 
 def make_sink(
@@ -362,14 +370,16 @@ def make_sink(
     make_store: Callable[..., Sink] = FileSink,
     dtype: np.dtype | None = None,
 ) -> Sink:
-    """Return a `TableSink` for few possible states, otherwise the sink made by `make_store`.
+    """Return a `TableSink` if there are few possible states, and otherwise the sink made by
+    `make_store`.
 
-    `n` is the number of rows to store; `nfold` is 0 without folds. `weighted` indicates whether
-    weights may differ from 1, and `masked` whether values may be missing. `make_store` is called
-    with `n`, `n_levels` (m,), `weighted`, `masked`, `dtype` and the number of buckets (group,
-    fold). `dtype` is the type of the codes, float64 with numeric predictors, which have too many
-    values for a table; by default the smallest type for these levels. The number of buckets
-    only determines the size of buffers and ignores the few buckets of rows of unknown group.
+    `n` is the number of rows to store; `nfold` is 0 if there are no folds. `weighted` indicates
+    whether weights may differ from 1, and `masked` whether values may be missing. `make_store` is
+    called with `n`, `n_levels` (m,), `weighted`, `masked`, `dtype` and the number of buckets
+    (group, fold). `dtype` is the type of the codes; by default, the smallest type for these levels.
+    It is float64 if there are numeric predictors, which have too many values for a table. The
+    number of buckets only determines the size of buffers; it does not include the few buckets with
+    rows of an unknown group.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
     dtype = dtype or code_dtype(n_levels)
@@ -396,7 +406,7 @@ class StoredFolds:
 
 @dataclass(frozen=True)
 class StoredFold(Fold[StoredSample]):
-    """Fold `f` of a `StoredSample`; its training rows are the rows of all other folds."""
+    """One fold of a `StoredSample`; its training rows are the rows of all other folds."""
 
     f: int  # number of the fold, starting at 0
     nfold: int  # number of folds
@@ -406,10 +416,9 @@ class StoredFold(Fold[StoredSample]):
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return validation rows by group, their weights, and -1 for their unknown positions.
+        """Return the validation rows by group, their weights, and -1 for their unknown positions.
 
-        If there are more than 2**20 / nfold validation rows, a random sample of this size is
-        returned.
+        If there are more than 2**20 / nfold validation rows, return a random sample of this size.
         """
         # the fold number is the seed, so that the draw is always the same
         validated = sample.fold(self.f).draw(
@@ -418,13 +427,15 @@ class StoredFold(Fold[StoredSample]):
         return validated, validated.weights, np.full(validated.n, -1)
 
     def group_totals(self, sample: StoredSample, K: int) -> np.ndarray:
-        """Return the total weight (K,) of each group in the training rows."""
+        """Return the total weight (K,) of the training rows of each group."""
         return self.training(sample).group_totals(K)
 
     def validation_counts(
         self, sample: StoredSample, n_levels: Sequence[int], K: int
     ) -> list[np.ndarray]:
-        """Return the counts (K, L_i) of levels in the validation rows, including missing values."""
+        """Return the counts (K, L_i) of levels in the validation rows, where missing values are an
+        additional level.
+        """
         # numbers of observations: rows whose weight is not a number of copies count once
         return level_counts(
             sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole

@@ -55,7 +55,7 @@ RowsT = TypeVar("RowsT", bound=Rows, contravariant=True)
 
 
 class Fold(ABC, Generic[RowsT]):
-    """One fold of a sample, with training and validation rows."""
+    """One fold of a sample, with its training rows and validation rows."""
 
     @abstractmethod
     def training(self, sample: RowsT) -> Any:
@@ -69,7 +69,7 @@ class Fold(ABC, Generic[RowsT]):
 
     @abstractmethod
     def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
-        """Return the total weight (K,) of each group in the training rows."""
+        """Return the total weight (K,) of the training rows of each group."""
 
     @abstractmethod
     def validation_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
@@ -83,7 +83,7 @@ class Fold(ABC, Generic[RowsT]):
 
 @dataclass(frozen=True)
 class WeightedFold(Fold[Sample]):
-    """One fold, represented by row weights in training and in validation."""
+    """One fold, represented by the weights of the rows in training and in validation."""
 
     train: np.ndarray  # (n,)
     validation_weights: np.ndarray  # (n,)
@@ -102,7 +102,7 @@ class WeightedFold(Fold[Sample]):
         return sample.rows(positions), self.validation_weights[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
-        """Return the total weight (K,) of each group in the training rows."""
+        """Return the total weight (K,) of the training rows of each group."""
         return np.bincount(sample.response, weights=self.train, minlength=K)
 
     def validation_counts(
@@ -125,9 +125,9 @@ class WeightedFold(Fold[Sample]):
 class Folds:
     """Folds represented by row weights.
 
-    In fold f, row k has weight ``train[f, k]`` in training and ``validation_weights[f, k]`` in
-    validation. With integer weights, both may be positive, because copies of a row may be in
-    different folds.
+    In fold f, row k has the weight ``train[f, k]`` in training and the weight
+    ``validation_weights[f, k]`` in validation. With integer weights, both may be positive, because
+    copies of a row may be in different folds.
     """
 
     train: np.ndarray  # (F, n)
@@ -143,7 +143,9 @@ class Folds:
 
 
 def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
-    """Return zero validation weights (nfold, n); raise an error if folds do not fit in memory."""
+    """Return validation weights of zero, shape (nfold, n); raise an error if folds do not fit into
+    memory.
+    """
     # two float64 per row and fold: the weights in training and in validation
     check_memory(
         16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Use fewer folds (nfold)."
@@ -152,11 +154,11 @@ def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
 
 
 def fold_sizes(total: float, nfold: int) -> np.ndarray:
-    """Return R's fold sizes (nfold,) for `total` copies.
+    """Return the fold sizes of the R package bbl (nfold,) for `total` copies.
 
-    They are ``total // nfold``, with the remainder added to the last fold.
+    Each size is ``total // nfold``, and the remainder is added to the last fold.
 
-    With fewer copies than folds, the first `total` folds have one copy each.
+    If there are fewer copies than folds, the first `total` folds have one copy each.
     """
     size = max(1, int(total) // nfold)
     fold_edges = np.minimum(np.arange(nfold + 1) * size, total)
@@ -167,14 +169,15 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
 def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
     """Decorate a function that makes folds so that it also accepts non-integer weights.
 
-    Each row with such a weight is assigned to one fold with its entire weight.
+    Rows with such weights are not divided: the entire weight of a row is assigned to one fold.
     """
 
     @wraps(make_folds)
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
         """Return the folds.
 
-        Non-integer weights are first set to 1, and then multiply the folds' weights.
+        Non-integer weights are replaced by 1 to make the folds; the folds' weights are then
+        multiplied by them.
         """
         if sample.whole:
             return make_folds(sample, *args)
@@ -186,7 +189,9 @@ def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
 
 @_assign_undivided
 def consecutive_folds(sample: Sample, nfold: int) -> Folds:
-    """Return R's folds: consecutive blocks within each response group, without shuffling."""
+    """Return the folds of the R package bbl: consecutive blocks within each response group, without
+    shuffling.
+    """
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
@@ -207,8 +212,10 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
 
 @_assign_undivided
 def systematic_folds(sample: Sample, nfold: int) -> Folds:
-    """Return folds that do not depend on the order of the rows: within each group, rows are sorted
-    by their codes, and their copies are assigned to the folds in turn.
+    """Return folds that do not depend on the order of the rows.
+
+    Within each group, rows are sorted by their codes, and their copies are assigned to one fold
+    after another.
     """
     held = _no_validation_weights(sample, nfold)
     order = np.lexsort((*sample.codes.T, sample.response))
@@ -224,7 +231,7 @@ def systematic_folds(sample: Sample, nfold: int) -> Folds:
 
 @_assign_undivided
 def shuffled_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
-    """Return random folds of R's sizes, within each response group."""
+    """Return random folds within each response group, with the fold sizes of the R package bbl."""
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max()) + 1):
         rows = np.flatnonzero(sample.response == y)
@@ -242,15 +249,15 @@ def cluster_folds(
     nfold: int,
     rng: np.random.Generator | None = None,
 ) -> Folds:
-    """Return folds of entire clusters, balanced within strata.
+    """Return folds of entire clusters that are balanced within strata.
 
-    Within a stratum, the folds' numbers of clusters differ by at most one.
+    Within a stratum, the number of clusters differs by at most one between folds.
 
     Parameters
     ----------
     sample : Sample
     strata, clusters : ndarray of int, shape (n,)
-        Stratum and cluster of each row; a cluster lies within one stratum.
+        Stratum and cluster of each row; each cluster is within one stratum.
     nfold : int
         Number of folds, at most the number of clusters.
     rng : numpy.random.Generator, optional
@@ -274,9 +281,9 @@ def cluster_folds(
 def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Folds:
     """Return random folds that are balanced within response groups.
 
-    The folds' numbers of validation rows in a group differ by at most one. The folds with one row
-    more are drawn at random in each group. Rows of an unknown group (y = -1) are not validated in
-    any fold.
+    Within a group, the number of validation rows differs by at most one between folds. In each
+    group, the folds with one additional row are drawn at random. Rows of an unknown group (y = -1)
+    are not validated in any fold.
     """
     held = _no_validation_weights(sample, nfold)
     for y in range(int(sample.response.max(initial=-1)) + 1):
@@ -293,9 +300,10 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
 def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Assign the `copies` (n,) of n rows at random to folds; return copies (F, n) by fold.
 
-    The folds have `sizes` (F,). Up to `MAX_SINGLE_COPIES` copies, or as many copies as rows, are
-    permuted and split at the sizes. For more copies, only the count for each row is drawn, fold by
-    fold, so that memory use depends on the number of rows rather than copies.
+    The folds have `sizes` (F,). If there are at most `MAX_SINGLE_COPIES` copies, or not more copies
+    than rows, the copies are permuted and divided according to the sizes. If there are more copies,
+    only the count for each row is drawn, for one fold after another. Memory use then depends on the
+    number of rows instead of the number of copies.
     """
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
         # the row of each copy, shuffled
@@ -313,11 +321,12 @@ def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generato
 
 
 def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `size` of the `copies` (n,) without replacement; return the number (n,) for each row.
+    """Draw `size` of the `copies` (n,) without replacement; return the number drawn from each row
+    (n,).
 
-    This is an exact multivariate hypergeometric draw for any total (numpy is limited to 1e9): each
-    copy is first drawn independently with probability size / total; then surplus copies are put
-    back, or missing copies are added, at random.
+    This is an exact draw from the multivariate hypergeometric distribution for any total (numpy is
+    limited to 1e9). Each copy is first drawn independently with probability size / total; then
+    copies are removed or added at random until the size is reached.
     """
     total = int(copies.sum())
     if 2 * size > total:  # draw the copies that are not taken
@@ -346,8 +355,8 @@ def splitter_folds(
     Parameters
     ----------
     cv : splitter or iterable of (train, validation)
-        Splitter, or pairs of row positions or masks; a position that occurs twice counts twice. A
-        fold may omit rows from both parts.
+        Splitter, or pairs of row positions or masks; a position that occurs twice is counted twice.
+        A fold may omit rows from both parts.
     X, y : table and array of n rows
         Arguments passed to ``cv.split``.
     weights : ndarray, shape (n,)
@@ -356,7 +365,7 @@ def splitter_folds(
     Raises
     ------
     OptionError
-        If `cv` does not yield such pairs or yields fewer than two, if validation rows are missing,
+        If `cv` does not yield such pairs or yields fewer than two, if there are no validation rows,
         or if a fold has no training rows.
     """
     all_rows = np.arange(len(weights))

@@ -1,4 +1,4 @@
-"""`KeptRows`: rows of data read in batches, kept for standard errors, tests and effects.
+"""`KeptRows`: rows of data read in batches that are kept for standard errors, tests and effects.
 
 K is the number of response groups.
 """
@@ -24,14 +24,14 @@ TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 class KeptRows:
     """All rows of a fit, without their order, or a random sample of them.
 
-    A sample contains all rows with rare levels. The weights of rows are divided by their
-    probability of being drawn, so that weighted sums estimate the sums over all rows; the counts of
-    levels in a group are exact.
+    A sample contains all rows with rare levels. The weight of each row is divided by its
+    probability of being drawn. Weighted sums then estimate the sums over all rows, and the counts
+    of levels in a group are exact.
 
     Attributes
     ----------
     sample : Sample
-        The rows with their response, ordered by group.
+        The rows and their response, ordered by group.
     expansion : ndarray, shape (n,), or None
         Number of rows in the data represented by each row (the inverse of its probability of being
         drawn); None if all rows are kept.
@@ -64,7 +64,7 @@ class KeptRows:
         return tuple(int(n) for n in np.bincount(self.sample.response, minlength=len(self.n_rows)))
 
     def thinned(self, size: int, n_levels: np.ndarray) -> KeptRows:
-        """Return kept rows with a random sample of about `size` rows from each larger group.
+        """Return the kept rows, with a random sample of about `size` rows from each larger group.
 
         Rows are drawn at the rates of `balanced_rates`, with a fixed seed.
         """
@@ -138,15 +138,16 @@ def keep_rows(
 
 
 def _of_sample(expansion: np.ndarray) -> np.ndarray | None:
-    """Return the expansions, or None if all are 1."""
+    """Return the expansions, or None if all of them are 1."""
     return expansion if (expansion > 1.0).any() else None
 
 
 def _calibrated(rows: Sample, total: float, level_weights: list[np.ndarray]) -> Sample:
-    """Return drawn rows with weights that match the weights of all levels in all rows.
+    """Return drawn rows with weights such that the total weight of each level is the same as in all
+    rows.
 
     The method is iterative proportional fitting to `level_weights` (Deming & Stephan 1940). Level
-    counts are then exact, as are standard errors that depend only on the counts.
+    counts, and standard errors that depend only on the counts, are then exact.
     """
     weights = rows.weights * (total / rows.total)
     if rows.missing is not None:  # the margins overlap only partly

@@ -1,8 +1,8 @@
-"""Encoded rows on the workers of a Dask cluster, which compute sums and select rows.
+"""Encoded rows on the workers of a Dask cluster, which sum over rows and select rows.
 
-A *part* is the part of the data on one worker. A *bucket* contains the rows of one response group
-and fold; a *block* contains some of the rows of a bucket in one part. A *future* is Dask's handle
-to a value on a worker.
+A *part* is the part of the data that is stored on one worker. A *bucket* contains the rows of one
+response group and fold; a *block* contains some of the rows of a bucket in one part. A *future* is
+Dask's handle to a value on a worker.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ SUMS_PER_TASK = 8  # number of partial sums added in one task; the client adds t
 
 
 class Part(dict[Bucket, Sample]):
-    """The rows of a part by bucket, with a cache of results for its blocks.
+    """The rows of a part by bucket, with cached results for its blocks.
 
-    Copies start with an empty cache.
+    A copy has an empty cache at first.
     """
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
@@ -68,7 +68,7 @@ class Part(dict[Bucket, Sample]):
 def active_client(client: object = None) -> Client | None:
     """Return `client`, the active Dask client, or None.
 
-    Raises an error if `client` is not a Dask client.
+    Raise an error if `client` is not a Dask client.
     """
     if client is not None:
         if not all(hasattr(client, name) for name in ("submit", "gather", "scheduler_info")):
@@ -99,18 +99,18 @@ def n_threads(client: Client) -> int:
 
 
 def call(client: Client, function: Callable, *arguments: object) -> Future:
-    """Submit ``function(*arguments)`` and return its future; Dask recomputes it if its worker is
-    lost.
+    """Submit ``function(*arguments)`` and return its future; Dask computes it again if its worker
+    is lost.
 
-    Large values are also sent as arguments, because scattered values would be lost with their
-    worker.
+    Large values are also sent as arguments, because scattered values are lost if their worker is
+    lost.
     """
     return calls(client, function, *([argument] for argument in arguments))[0]
 
 
 def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
-    """Submit ``function(columns[0][k], columns[1][k], ...)`` for all k in one message; return the
-    futures in order.
+    """Submit ``function(columns[0][k], columns[1][k], ...)`` for all k in one message, and return
+    the futures in the order of k.
     """
     # suppress warnings about large arguments, which are intended: see `call`
     with warnings.catch_warnings():
@@ -120,7 +120,9 @@ def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
 
 
 def remote_value(client: Client, value: object) -> Future:
-    """Return the future of a value that is sent to one worker and fetched from there by others."""
+    """Return the future of a value that is sent to one worker, from which other workers fetch
+    it.
+    """
     return call(client, _identity, value)
 
 
@@ -170,11 +172,11 @@ class CodeParts(RowStore):
     def sum_blocks(
         self, function: Callable, buckets: Sequence[Bucket], grouped: bool, per_bucket: bool = False
     ) -> Any:
-        """Return the sum of ``function(block)`` over the blocks of `buckets`, by bucket if
-        `per_bucket`.
+        """Return the sum of ``function(block)`` over the blocks of `buckets`, or one sum for each
+        bucket if `per_bucket`.
 
-        Blocks have a response if `grouped`. A fixed number of sums is added at a time, in the order
-        of the parts, so that rounding does not depend on the number of workers or on lost workers.
+        The blocks have a response if `grouped`. A fixed number of sums is added at a time, in the
+        order of the parts, so rounding does not depend on the number of workers or on lost workers.
         """
         arguments = remote_value(self.client, (function, tuple(buckets), grouped, per_bucket))
         sums = calls(self.client, _sum_part, self.parts, [arguments] * len(self.parts))
@@ -187,7 +189,7 @@ class CodeParts(RowStore):
         return _add_parts(*self.client.gather(sums))
 
     def close(self) -> None:
-        """Release the rows on the workers."""
+        """Delete the rows on the workers."""
         self.parts = []
 
 
@@ -202,9 +204,9 @@ class ClusterSample(StoredSample):
     buckets : tuple of Bucket
         The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response. If not, they form a single group.
+        Whether rows have a response. If False, they form a single group.
     extra : Sample or None
-        A few additional rows in memory, from one group, that follow the rows of the buckets.
+        A few additional rows of one group, which are in memory and follow the rows of the buckets.
     """
 
     file: CodeParts
@@ -233,8 +235,8 @@ class ClusterSample(StoredSample):
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, computed on the cluster; ignores
-        `workers`.
+        """Return the sum of ``function(block)`` over all blocks, computed on the cluster; `workers`
+        is ignored.
         """
         total = self.file.sum_blocks(function, self.buckets, self.grouped)
         self._count_pass()
@@ -264,9 +266,9 @@ class ClusterSample(StoredSample):
         return self._concatenate(blocks)
 
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory together with the client.
+        """Return rows in memory, together with the client.
 
-        Workers can then hold the rows and fit a share of the predictors each.
+        Each worker can then keep a copy of the rows and fit some of the predictors.
         """
         return SharedSample(sample.codes, sample.weights, sample.y, sample.missing, self.client)
 
@@ -299,7 +301,7 @@ class ClusterSample(StoredSample):
     ) -> dict[Bucket, Sums]:
         """Return the sum of ``function(block)`` over the blocks of each bucket in `buckets`.
 
-        All workers of the cluster take part; `workers` is ignored.
+        All workers of the cluster are used; `workers` is ignored.
         """
         return self.file.sum_blocks(function, buckets, self.grouped, per_bucket=True)
 
@@ -323,7 +325,9 @@ class ClusterSample(StoredSample):
 
     def _call_on_spans(self, function: Callable, argument: object) -> list[Any]:
         """Return ``function(part, bucket, first, argument)`` for each span, computed by the
-        workers; `first` is the position of its first row among all rows.
+        workers.
+
+        `first` is the position of the span's first row among all rows.
         """
         spans = self._spans()
         parts = [self.file.parts[k] for _, k, *_ in spans]
@@ -338,7 +342,7 @@ class ClusterSample(StoredSample):
 
 @dataclass(frozen=True)
 class SharedSample(Sample):
-    """Rows in memory that are small enough to be held by each worker of a cluster."""
+    """Rows in memory that are small enough for each worker of a cluster to keep a copy."""
 
     client: Client | None = None  # type: ignore[misc]  # a field where other samples in memory have None
 
@@ -347,17 +351,17 @@ class SharedSample(Sample):
 
 
 def _identity(value: object) -> object:
-    """Return the value, which has been transferred to the worker by the call."""
+    """Return the value, which was transferred to the worker by the call."""
     return value
 
 
 def _get_bucket(part: Part, bucket: Bucket) -> Sample:
-    """Return the rows of a bucket in a part."""
+    """Return the rows of one bucket in a part."""
     return part[bucket]
 
 
 def _with_response(rows: Sample, bucket: Bucket, grouped: bool) -> Sample:
-    """Return a bucket's rows, with its group as response if `grouped`."""
+    """Return the rows of a bucket, with the group of the bucket as response if `grouped`."""
     return replace(rows, y=np.full(rows.n, bucket[0], dtype=np.intp)) if grouped else rows
 
 
@@ -381,10 +385,10 @@ def _sum_part(
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:
-    """Return the number of bytes that this worker may still cache.
+    """Return the number of bytes that this worker can still use for its cache.
 
-    `cached_bytes`, the number of bytes already cached, is unused, because these bytes are part of
-    the worker's process memory.
+    `cached_bytes`, the number of bytes in the cache, is not used because the cache is part of the
+    memory of the worker's process.
     """
     from distributed import get_worker
 
@@ -399,7 +403,7 @@ def _free_cache_bytes(cached_bytes: int) -> float:
 
 
 def _add_parts(*sums: Any) -> Any:
-    """Add results of `_sum_part`: all sums, or all dicts of sums by bucket; None is an empty
+    """Add up results of `_sum_part`, which are sums or dicts of sums by bucket; None is an empty
     sum.
     """
     if isinstance(sums[0], dict):
@@ -424,12 +428,12 @@ def _nominal_part(part: Part, arguments: tuple[np.ndarray, np.ndarray]) -> Part:
 
 
 def _part_of(part: Part, predictors: np.ndarray) -> Part:
-    """Return a part with only some predictors."""
+    """Return a part with only these predictors."""
     return Part({bucket: rows.only(predictors) for bucket, rows in part.items()})
 
 
 def _find_certain(part: Part, bucket: Bucket, first: int, certain: CertainRows) -> np.ndarray:
-    """Return the positions of a bucket's rows that are always drawn."""
+    """Return the positions of those rows of a bucket that are always drawn."""
     return first + np.flatnonzero(certain.among(part[bucket]))
 
 

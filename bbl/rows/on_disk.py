@@ -1,6 +1,6 @@
 """Encoded rows in a temporary file, for data that do not fit in memory.
 
-A *bucket* contains the rows of one response group and fold, in *chunks* of equal length.
+A *bucket* contains the rows of one response group and fold, divided into *chunks* of equal length.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REMEDY = (
 
 @dataclass
 class _BucketChunks(BucketSize):
-    """The rows of a bucket: chunks in the file, and rows waiting to be written.
+    """The rows of a bucket: chunks in the file, and rows that have not been written yet.
 
     The last chunk may be shorter.
     """
@@ -65,8 +65,8 @@ class CodeFile(RowStore):
     """A temporary file of encoded rows by bucket; rows keep their order within a bucket.
 
     A chunk contains the codes of its rows, followed by their weights (if `weighted`) and bits for
-    missing values (if `masked`). Where the system allows it, the file has no name and is therefore
-    removed with the process.
+    missing values (if `masked`). If the operating system allows it, the file has no name and is
+    removed when the process ends.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class CodeFile(RowStore):
     dtype : numpy dtype
         Type of the codes (see `bbl.rows.sample.code_dtype`).
     weighted : bool, default False
-        Whether weights are stored (float64). If not, all are 1.
+        Whether weights are stored (float64). If False, all weights are 1.
     masked : bool, default False
         Whether values may be missing; one bit per value is stored.
     buckets : int, default 1
@@ -88,7 +88,7 @@ class CodeFile(RowStore):
     chunk_rows : int
         Number of rows in a full chunk.
     buckets : dict of Bucket to _BucketChunks
-        The rows of each bucket (not a number, as in the parameter).
+        The rows of each bucket. The parameter of this name is a number.
     sums : dict
         Cached results of `StoredSample.sums`, by bucket.
     size : int
@@ -191,7 +191,7 @@ class CodeFile(RowStore):
             self._write_bytes(array.reshape(-1).view(np.uint8))
 
     def _write_bytes(self, data: np.ndarray) -> None:
-        """Append an array of uint8 to the file; on failure, close the file and raise a
+        """Append an array of uint8 to the file; if this fails, close the file and raise a
         DataError.
         """
         unwritten = data.data  # memoryview of the bytes
@@ -210,9 +210,10 @@ class CodeFile(RowStore):
         self.size += data.nbytes
 
     def _read_into(self, target: np.ndarray, offset: int) -> None:
-        """Fill the array `target` with the bytes of the file starting at `offset`.
+        """Fill the array `target` with the bytes of the file that start at `offset`.
 
-        The file is not mapped into memory, so that memory use does not grow with the rows read.
+        The file is not mapped into memory, because memory use would then grow with the number of
+        rows read.
         """
         unfilled = target.reshape(-1).view(np.uint8).data
         with self._lock:
@@ -227,8 +228,8 @@ class CodeFile(RowStore):
                 unfilled = unfilled[n_bytes:]
 
     def read(self, bucket: Bucket, first: int, last: int, y: int | None) -> Sample:
-        """Return rows `first` to `last` - 1 of a bucket, with the response `y` (None for no
-        response).
+        """Return rows `first` to `last` - 1 of a bucket, with the response `y`; None for rows
+        without a response.
         """
         n = last - first
         codes = np.empty((n, self.stored_m), dtype=self.stored_dtype)
@@ -262,14 +263,14 @@ class CodeFile(RowStore):
         return rows if self.columns is None else rows.only(self.columns)
 
     def nominal(self, is_number: np.ndarray, n_levels: np.ndarray) -> CodeFile:
-        """Return a view of the finished file with integer codes; see `Rows.nominal`."""
+        """Return a view of the complete file with integer codes; see `Rows.nominal`."""
         view = self._view()
         view.as_nominal = (is_number, n_levels)
         view.dtype = code_dtype(n_levels)
         return view
 
     def only(self, predictors: np.ndarray) -> CodeFile:
-        """Return a view of the finished file with only these predictors."""
+        """Return a view of the complete file with only these predictors."""
         view = self._view()
         view.columns = predictors if self.columns is None else self.columns[predictors]
         view.m = len(predictors)
@@ -284,7 +285,7 @@ class CodeFile(RowStore):
         return view
 
     def close(self) -> None:
-        """Remove the file and its cache."""
+        """Delete the file and its cache."""
         self.cache.clear()
         self._file.close()
 
@@ -300,20 +301,20 @@ class FileSample(StoredSample):
     buckets : tuple of Bucket
         The buckets in this sample, in order.
     grouped : bool
-        Whether rows have a response. If not, they form a single group.
+        Whether rows have a response. If False, they form a single group.
     extra : Sample or None
-        A few additional rows in memory, from one group, that follow the rows of the buckets.
+        A few additional rows of one group, which are in memory and follow the rows of the buckets.
     """
 
     file: CodeFile
 
     @property
     def cluster_threads(self) -> int:
-        """Number of simultaneous tasks on a cluster: 0 for a file."""
+        """Number of tasks that a cluster can run simultaneously; 0 for a file."""
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
-        """Yield the rows, up to `size` at a time, each block from one bucket."""
+        """Yield the rows, up to `size` at a time; each block contains rows of one bucket."""
         for bucket in self.buckets:
             # bucket[0] is the group
             y = bucket[0] if self.grouped else None
@@ -324,7 +325,9 @@ class FileSample(StoredSample):
             yield self.extra
 
     def summed(self, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over all blocks, in order, by `workers` threads."""
+        """Return the sum of ``function(block)`` over all blocks in their order, computed by
+        `workers` threads.
+        """
         total: Any = None
         # shape (1,); nonzero if another thread of the same call was interrupted or failed
         stop = stop_flag()
@@ -353,7 +356,7 @@ class FileSample(StoredSample):
         function: Callable[[Sample], Sums],
         keyed_block: tuple[tuple[Bucket, int] | None, Sample],
     ) -> Sums:
-        """Return ``function(block)`` for a pair (key, block) of `_keyed_blocks`, using the
+        """Return ``function(block)`` for a pair (key, block) from `_keyed_blocks`, using the
         cache.
         """
         block_key, block = keyed_block
@@ -431,7 +434,7 @@ class FileSample(StoredSample):
 
 
 def _free_cache_bytes(cached_bytes: int) -> float:
-    """Return the number of bytes of blocks that may still be cached, given `cached_bytes` in the
-    cache.
+    """Return the number of additional bytes that can be cached if the cache contains `cached_bytes`
+    bytes.
     """
     return min(CACHE_BYTES - cached_bytes, CACHE_SHARE * available_memory())

@@ -1,4 +1,6 @@
-"""Interface of encoded rows (`Rows`), rows in memory (`Sample`), and weighted level counts."""
+"""The interface of encoded rows (`Rows`), rows in memory (`Sample`), and weighted counts of
+levels.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def level_counts(
     K : int, optional
         Number of groups; required if the last groups may have no rows.
     gaps : bool, default False
-        Whether to count missing values, as an additional level.
+        Whether to count missing values as an additional level.
     once : bool, default False
         Whether each row counts once, regardless of its weight.
 
@@ -65,7 +67,7 @@ def level_counts(
 def _block_level_counts(
     sample: Sample, n_levels: list[int], K: int | None, gaps: bool, once: bool
 ) -> list[np.ndarray]:
-    """Return `level_counts` of rows in memory; with `gaps`, `n_levels` includes the level of
+    """Return `level_counts` for rows in memory; with `gaps`, `n_levels` includes the level of
     missing values.
     """
     if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
@@ -101,7 +103,9 @@ MAX_EXACT = 2.0**FLOAT_BITS  # float64 represents all integers up to this
 
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
-    """Return the smallest code type (uint8, uint16 or int32) for the largest of `n_levels`."""
+    """Return the smallest code type (uint8, uint16 or int32) for codes up to the largest of
+    `n_levels`.
+    """
     # 2: without predictors
     most_levels = n_levels if isinstance(n_levels, int) else int(np.max(n_levels, initial=2))
     return np.dtype(
@@ -110,8 +114,10 @@ def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
 
 
 def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray) -> np.ndarray:
-    """Return codes (n, m) as integers, 0 for the numeric predictors marked in `is_number` (m,),
-    which have a single level in engines and energies.
+    """Return codes (n, m) as integers, with 0 for numeric predictors.
+
+    The mask `is_number` (m,) marks the numeric predictors, which have a single level in engines and
+    energies.
     """
     if codes.dtype.kind != "f":
         return codes
@@ -143,7 +149,9 @@ class Rows(ABC):
     @property
     @abstractmethod
     def whole(self) -> bool:
-        """Whether all weights are integers, so that weight w represents w identical rows."""
+        """Whether all weights are integers, so that a row of weight w represents w identical
+        rows.
+        """
 
     @property
     @abstractmethod
@@ -157,13 +165,13 @@ class Rows(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether sums of weights are exact and therefore independent of the order of rows."""
+        """Whether sums of weights are exact, so that they do not depend on the order of rows."""
         return self.whole and self.total < MAX_EXACT
 
     @property
     @abstractmethod
     def pooled(self) -> Rows:
-        """The same rows as one group."""
+        """The same rows, all in one group."""
 
     @abstractmethod
     def group(self, y: int) -> Rows:
@@ -189,7 +197,9 @@ class Rows(ABC):
 
     @abstractmethod
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Rows:
-        """Return one row per distinct state if rows are in memory, otherwise the rows unchanged."""
+        """Return one row for each distinct state if rows are in memory, and the unchanged rows
+        otherwise.
+        """
 
     @abstractmethod
     def blocks(self, size: int = 4096) -> Iterator[Sample]:
@@ -197,12 +207,13 @@ class Rows(ABC):
 
     @abstractmethod
     def chunks(self, size: int) -> Iterator[Sample]:
-        """Yield rows in memory as one chunk, other rows `size` at a time."""
+        """Yield rows in memory as one chunk, and other rows `size` at a time."""
 
     @abstractmethod
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return the sum of ``function(block)`` over blocks of all rows; `StoredSample` caches it
-        under `name`.
+        """Return the sum of ``function(block)`` over blocks of all rows.
+
+        A `StoredSample` caches it under `name`.
 
         Rows in a file are processed by `workers` threads.
         """
@@ -211,24 +222,26 @@ class Rows(ABC):
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Sums:
-        """Return the `sums` of a function that returns a list of arrays, by group with a response.
+        """Return the `sums` of a function that returns a list of arrays; with a response, the sums
+        are by group.
 
-        For rows with a response, `function` must return arrays (K, ...) whose entry y is the sum
-        over group y; for rows without a response, arrays (...). A `Sample` calls it with all rows
-        and their response; a `StoredSample` calls it with the rows of each of the K groups and
-        stacks the results. If K is None, it is the largest group that occurs plus 1.
+        For rows with a response, `function` must return arrays (K, ...), where entry y is the sum
+        over group y; for rows without a response, it returns arrays (...). A `Sample` calls it with
+        all rows and their response; a `StoredSample` calls it with the rows of each of the K groups
+        and stacks the results. If K is None, the number of groups is the largest group that occurs
+        plus 1.
         """
 
     @abstractmethod
     def draw(self, size: int, rng: np.random.Generator) -> Sample:
-        """Return about `size` random rows of a `StoredSample`, without replacement; all rows of a
-        `Sample`.
+        """Return about `size` random rows of a `StoredSample`, drawn without replacement, or all
+        rows of a `Sample`.
         """
 
     @abstractmethod
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
         """Call ``callback(number of passes so far)`` after each pass over rows outside memory; None
-        stops this.
+        stops the calls.
         """
 
 
@@ -296,7 +309,8 @@ class Sample(Rows):
     def check_whole(self, what: str) -> None:
         """Raise a DataError unless weights are integers.
 
-        `what` begins the message and includes the verb, for example "The bootstrap requires".
+        `what` is the beginning of the message, including the verb, for example "The bootstrap
+        requires".
         """
         if not self.whole:
             raise DataError(
@@ -323,7 +337,7 @@ class Sample(Rows):
             yield self.rows(slice(first, first + size))
 
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return ``function`` of all rows at once; nothing is stored."""
+        """Return ``function`` of all rows at once, without caching it."""
         return function(self)
 
     def grouped_sums(
@@ -343,7 +357,7 @@ class Sample(Rows):
         yield self
 
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Do nothing, because no passes are needed for rows in memory."""
+        """Do nothing, because rows in memory need no passes."""
 
     def weighted(self, weights: np.ndarray) -> Sample:
         """Return the rows with new `weights` (n,), dropping rows of weight 0."""
@@ -351,7 +365,7 @@ class Sample(Rows):
 
     @property
     def counted(self) -> Sample:
-        """The rows with positive weight, each with weight 1, so that counts are exact."""
+        """The rows with positive weight, each with weight 1; counts are then exact."""
         return self.weighted((self.weights > 0.0).astype(float))
 
     @property
@@ -362,8 +376,8 @@ class Sample(Rows):
     def systematic_sample(self, size: int) -> Sample:
         """Return all rows if there are at most `size`, otherwise a systematic sample.
 
-        It consists of `size` draws at equal steps of the cumulative weights. The weight of a drawn
-        row is the number of times that it was drawn.
+        The sample consists of `size` draws at equal steps of the cumulative weights. The weight of
+        a drawn row is the number of times that it was drawn.
         """
         if self.n <= size:
             return self
@@ -373,7 +387,7 @@ class Sample(Rows):
 
     @property
     def pooled(self) -> Sample:
-        """The same rows without a response."""
+        """The same rows, without a response."""
         return replace(self, y=None)
 
     def only(self, predictors: np.ndarray) -> Sample:
@@ -393,7 +407,7 @@ class Sample(Rows):
         return replace(self, codes=nominal_codes(self.codes, is_number, n_levels), missing=missing)
 
     def group(self, y: int) -> Sample:
-        """Return the rows of group `y` as one group.
+        """Return the rows of group `y` as a single group.
 
         Without a response, all rows are in group 0.
         """
@@ -407,7 +421,7 @@ class Sample(Rows):
         return np.bincount(self.response[has_group], weights=self.weights[has_group], minlength=K)
 
     def by_state(self, n_levels: Sequence[int] | np.ndarray, K: int) -> Sample:
-        """Return one row per distinct state in each of K groups, in a fixed order."""
+        """Return one row for each distinct state in each of K groups, in a fixed order."""
         groups = [self.rows(self.response == y).pooled.collapsed(n_levels) for y in range(K)]
         return replace(
             concatenate(groups),
@@ -415,10 +429,11 @@ class Sample(Rows):
         )
 
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return one row per distinct state with its total weight, in a fixed order of states.
+        """Return one row for each distinct state, with its total weight, in a fixed order of the
+        states.
 
-        Sums over rows are then faster, and bitwise identical for any order of the rows and for
-        repeated rows instead of weights. Rows with a response and rows without predictors are
+        Sums over rows are then faster. They are bitwise identical for any order of the rows, and if
+        rows are repeated instead of weighted. Rows with a response and rows without predictors are
         returned unchanged.
         """
         n_states = math.prod(int(L) for L in n_levels)
@@ -461,10 +476,10 @@ class Sample(Rows):
         return Sample(codes, weights[states])
 
     def _sort_states(self, n_levels: Sequence[int] | np.ndarray) -> Sample:
-        """Return `collapsed` rows by sorting numeric keys or bytes.
+        """Return the result of `collapsed`, computed by sorting numeric keys or bytes.
 
-        Values must not be missing. Keys are used only with one-byte codes, for which both orders
-        are the same; see `_sort_by_key`.
+        Values must not be missing. Keys are used only if the codes are bytes, because keys and
+        codes are then in the same order; see `_sort_by_key`.
         """
         codes = np.ascontiguousarray(self.codes)
         if codes.itemsize == 1:
@@ -484,7 +499,7 @@ class Sample(Rows):
 
 
 def concatenate(samples: Sequence[Sample]) -> Sample:
-    """Concatenate one or more samples; the result has a response if all samples have one."""
+    """Concatenate one or more samples; the result has a response if all samples have a response."""
     y = missing = None
     if all(sample.y is not None for sample in samples):
         y = np.concatenate([sample.response for sample in samples])
@@ -507,8 +522,8 @@ def _sort_by_key(
     """Sort rows by a float64 key that identifies the state of the first predictors.
 
     The key for codes c_i is ``sum_i c_i prod_{j > i} L_j``, over as many of the first predictors as
-    possible without exceeding `MAX_EXACT`, so that keys are exact. Keys are in lexicographic order
-    of the codes, as are the bytes of one-byte codes.
+    possible without exceeding `MAX_EXACT`; keys are then exact. Keys are in lexicographic order of
+    the codes, like the bytes of one-byte codes.
 
     Returns
     -------

@@ -1,4 +1,6 @@
-"""Two-stage functions of blocks of rows, with the first stage cached between passes."""
+"""Functions of blocks of rows that have two stages; the result of the first stage is cached between
+passes.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ __all__ = ["BlockCache", "Staged"]
 
 @dataclass(frozen=True)
 class Staged:
-    """The function ``finish(prepare(block), block)`` of a block.
+    """The function ``finish(prepare(block), block)`` of a block of rows.
 
-    Results of `prepare` are cached between passes.
+    The results of `prepare` are cached between passes.
     """
 
     key: Hashable  # identifies `prepare`
@@ -24,18 +26,18 @@ class Staged:
     finish: Callable[[Any, Sample], Any]  # maps the prepared object and the block to sums
 
     def __call__(self, block: Sample) -> Any:
-        """Return the sums of a block, without the cache."""
+        """Return ``finish(prepare(block), block)`` without using a cache."""
         return self.finish(self.prepare(block), block)
 
 
 class BlockCache:
-    """Cached first-stage results of `Staged` functions, by function and block; thread-safe.
+    """A thread-safe cache of the first-stage results of `Staged` functions, by function and block.
 
     Parameters
     ----------
     free_bytes : callable
-        ``free_bytes(cached_bytes)`` returns how many more bytes may be cached, given the number
-        already cached.
+        ``free_bytes(cached_bytes)`` returns the number of additional bytes that can be cached,
+        given the number of bytes in the cache.
     """
 
     def __init__(self, free_bytes: Callable[[int], float]):
@@ -46,10 +48,10 @@ class BlockCache:
         self._results: dict[Hashable, Any] = {}
 
     def apply(self, function: Callable[[Sample], Any], block_key: Hashable, block: Sample) -> Any:
-        """Return ``function(block)``, caching the first stage of a `Staged` function.
+        """Return ``function(block)``, and cache the first stage if it is a `Staged` function.
 
-        The result is cached only if memory permits. `block_key` identifies the block within its
-        store.
+        The result is cached only if there is enough memory. `block_key` identifies the block within
+        its store.
         """
         if not isinstance(function, Staged):
             return function(block)

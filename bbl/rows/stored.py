@@ -1,7 +1,7 @@
-"""`StoredSample`: encoded rows on disk or on a cluster, with block sums and random samples.
+"""`StoredSample`: encoded rows in a file or on a cluster, with sums over blocks and random samples.
 
-A *bucket* contains the rows of one response group and fold; in a *pass*, all rows are read once. K
-is the number of groups and m the number of predictors.
+A *bucket* contains the rows of one response group and fold; a *pass* reads all rows once. K is the
+number of groups and m the number of predictors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class BucketSize:
     whole: bool = True  # whether all weights are integers
 
     def add(self, n: int, total: float, whole: bool) -> None:
-        """Add further rows of the bucket."""
+        """Add more rows to the bucket."""
         self.n = self.n + n
         self.total = self.total + total
         self.whole = self.whole and whole
@@ -89,10 +89,10 @@ class Drawn:
     Attributes
     ----------
     sample : Sample
-        The rows, with their own weights.
+        The rows, with the weights that they have in the data.
     expansion : ndarray, shape (n,)
-        Number of stored rows represented by each drawn row: the inverse of its probability of being
-        drawn, 1 for rows that are always drawn.
+        Number of stored rows represented by each drawn row. This is the inverse of the row's
+        probability of being drawn, and 1 for rows that are always drawn.
     """
 
     sample: Sample
@@ -101,7 +101,7 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class StoredSample(Rows):
-    """The rows in some buckets of a store, read in blocks."""
+    """The rows in some buckets of a store, which are read in blocks."""
 
     file: RowStore
     buckets: tuple[Bucket, ...]  # the buckets in the sample, in order
@@ -160,7 +160,7 @@ class StoredSample(Rows):
 
     @property
     def pooled(self) -> Self:
-        """The same rows as one group."""
+        """The same rows, all in one group."""
         return replace(self, grouped=False)
 
     def group(self, y: int) -> Self:
@@ -182,7 +182,7 @@ class StoredSample(Rows):
         return replace(self, buckets=tuple(b for b in self.buckets if b[1] != f))
 
     def collapsed(self, n_levels: Sequence[int] | np.ndarray) -> Self:
-        """Return the rows unchanged, without merging equal rows."""
+        """Return the rows unchanged; equal rows are not merged."""
         return self
 
     def chunks(self, size: int) -> Iterator[Sample]:
@@ -190,8 +190,8 @@ class StoredSample(Rows):
         return self.blocks(size)
 
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
-        """Call ``callback(number of passes so far)`` after each pass over the rows; None stops
-        this.
+        """Call ``callback(number of passes so far)`` after each pass over the rows; None stops the
+        calls.
         """
         self.file.passed = callback
 
@@ -211,7 +211,9 @@ class StoredSample(Rows):
 
     @abstractmethod
     def spread(self, sample: Sample) -> Sample:
-        """Return rows in memory for a fit: on a cluster, a `SharedSample` for all workers."""
+        """Return rows in memory for a fit; on a cluster, they are a `SharedSample` for all
+        workers.
+        """
 
     @abstractmethod
     def _bucket_sums(
@@ -234,8 +236,8 @@ class StoredSample(Rows):
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
         """Return the sum of ``function(block)`` over all blocks.
 
-        The sum of each bucket is cached under `name`, so that sums over other groups and folds need
-        no additional pass.
+        The sum of each bucket is cached under `name`; sums over other groups and folds then do not
+        need another pass.
         """
         # blocks with and without a response are cached separately
         stored_sums = self.file.sums
@@ -255,10 +257,11 @@ class StoredSample(Rows):
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Any:
-        """Return the `sums` of a function that returns a list of arrays, by group with a response.
+        """Return the `sums` of a function that returns a list of arrays; with a response, the sums
+        are by group.
 
         `function` is called with blocks of one group, without a response. It returns arrays (...),
-        which are stacked to shape (K, ...).
+        which are stacked to arrays (K, ...).
         """
         if not self.grouped:
             return self.sums(name, function)
@@ -270,16 +273,17 @@ class StoredSample(Rows):
     def draw(
         self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None
     ) -> Sample:
-        """Return a random sample of about `size` rows, without replacement, in block order.
+        """Return a random sample of about `size` rows, drawn without replacement, in the order of
+        the blocks.
 
         Parameters
         ----------
         size : int
         rng : numpy.random.Generator
         rare : sequence of m ndarrays of int, optional
-            Rare levels of each predictor. All rows with a rare level are included, and the weights
-            of other rows are divided by their probability of being drawn, so that weighted sums
-            estimate the sums over all rows. By default, weights are unchanged.
+            Rare levels of each predictor. All rows with a rare level are included. The weights of
+            other rows are divided by their probability of being drawn; weighted sums then estimate
+            the sums over all rows. By default, weights are unchanged.
 
         Returns
         -------
@@ -327,23 +331,27 @@ class StoredSample(Rows):
         return Drawn(stored.rows(positions), expansion)
 
     def rare_levels(self, size: int, n_levels: np.ndarray) -> list[np.ndarray] | None:
-        """Return each predictor's rare levels, whose rows are all in a sample of `size`, or None;
-        see `find_rare_levels`.
+        """Return the rare levels of each predictor, or None if there are none; see
+        `find_rare_levels`.
+
+        A sample of `size` rows contains all rows with a rare level.
         """
         return find_rare_levels(level_counts(self.pooled, n_levels), self.total, size)
 
     def close(self) -> None:
-        """Remove the store with all its buckets."""
+        """Delete the store with all its buckets."""
         self.file.close()
 
     def _count_pass(self) -> None:
-        """Count a pass over the rows, and report it to the callback of `on_pass`."""
+        """Count a pass over the rows, and report the number of passes to the callback of
+        `on_pass`.
+        """
         self.file.passes += 1
         if self.file.passed is not None:
             self.file.passed(self.file.passes)
 
     def _concatenate(self, blocks: list[Sample]) -> Sample:
-        """Return blocks of these rows as one sample; it is empty without blocks."""
+        """Return blocks of these rows as one sample; it is empty if there are no blocks."""
         if blocks:
             return concatenate(blocks)
         codes = np.zeros((0, self.m), dtype=self.file.dtype)
@@ -364,7 +372,7 @@ def add_sums(total: Any, term: Any) -> Any:
 
 @dataclass(frozen=True)
 class CertainRows:
-    """Rows that are always drawn, those with a rare level.
+    """The rows that are always drawn because they have a rare level.
 
     Attributes
     ----------
@@ -376,7 +384,9 @@ class CertainRows:
 
     @classmethod
     def of(cls, rare: Sequence[np.ndarray] | None) -> CertainRows:
-        """Return the rows with a rare level, given the rare levels of each of m predictors."""
+        """Return an object that selects the rows with a rare level, given the rare levels of each
+        of the m predictors.
+        """
         return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)])
 
     def among(self, rows: Sample) -> np.ndarray:
@@ -389,7 +399,7 @@ class CertainRows:
 
 @dataclass(frozen=True)
 class DrawRates:
-    """Rates at which rows are drawn independently of each other.
+    """Rates at which rows are drawn, independently of each other.
 
     A row of weight w is drawn with probability ``min(1, rate * w)``, where the rate is the sum of a
     common rate and the additional rates of its levels.
@@ -406,11 +416,11 @@ class DrawRates:
     scarce: list[tuple[int, np.ndarray]]
 
     def draw(self, rows: Sample, first: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of the drawn rows among `rows`, and the inverse of each one's
+        """Return the positions of the drawn rows among `rows`, and the inverse of each row's
         probability.
 
-        `first` is the position of the first row among all rows. The seed is fixed, and the draw of
-        a row depends only on its position among all rows, not on the division into blocks.
+        `first` is the position of the first row among all rows. The seed is fixed. Whether a row is
+        drawn depends only on its position among all rows, and not on the division into blocks.
         """
         rate = np.full(rows.n, self.common)
         for i, level_rates in self.scarce:
@@ -423,11 +433,13 @@ class DrawRates:
 
 
 def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> DrawRates:
-    """Return rates that draw about `size` rows, and as many as possible of each scarce level.
+    """Return rates that draw about `size` rows, including as many rows as possible of each scarce
+    level.
 
-    Half of the rows are drawn in proportion to their weights. The other half raises the number of
-    rows of each level to a common number, at most SCARCE_LEVEL_ROWS; all rows are drawn
-    from levels that have fewer. If fewer rows suffice, the rest is added to the first half.
+    Half of the rows are drawn in proportion to their weights. The other half increases the number
+    of rows of each level to a common number, which is at most SCARCE_LEVEL_ROWS; for levels with
+    fewer rows, all of them are drawn. If fewer rows are sufficient, the remaining ones are added to
+    the first half.
 
     Parameters
     ----------
@@ -443,7 +455,7 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
     weights = np.concatenate([np.zeros(0), *(each for each in level_weights if len(each) > 1)])
 
     def n_added(level_rows: float) -> float:
-        """Return the number of rows that raise each level to `level_rows`."""
+        """Return the number of rows needed to increase each level to `level_rows` rows."""
         return float(np.maximum(np.minimum(weights, level_rows) - rate * weights, 0.0).sum())
 
     level_rows = SCARCE_LEVEL_ROWS
@@ -464,12 +476,14 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
 def find_rare_levels(
     level_weights: list[np.ndarray], total: float, size: int
 ) -> list[np.ndarray] | None:
-    """Return each predictor's rare levels, whose rows are all in a sample of `size`, or None.
+    """Return the rare levels of each predictor, or None if there are none.
 
-    The levels of all predictors are sorted by weight. The leading levels are rare as long as their
-    total weight is at most half of `size` and each is expected in fewer than RARE_LEVEL_ROWS rows
-    of a simple random sample. Levels that tie with the last of these are also rare. Weights are
-    compared with numbers of rows as if each row had weight 1.
+    A sample of `size` rows contains all rows with a rare level.
+
+    The levels of all predictors are sorted by weight. The first of them are rare, as long as their
+    total weight is at most half of `size` and a simple random sample is expected to contain each of
+    them in fewer than RARE_LEVEL_ROWS rows. Levels with the same weight as the last of these are
+    also rare. Weights are compared with numbers of rows as if each row had weight 1.
 
     Parameters
     ----------
@@ -493,7 +507,7 @@ def find_rare_levels(
 
 
 def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `size` of the positions 0..n-1, drawn without replacement, in increasing order.
+    """Return `size` of the positions 0..n-1 in increasing order, drawn without replacement.
 
     If `size` is at most n / 2, memory use depends only on `size`.
     """

@@ -279,7 +279,7 @@ class NumberOptions:
 
     @property
     def settings(self) -> dict[str, object]:
-        """Return the arguments that differ from their defaults, except `numeric`."""
+        """Arguments that differ from their defaults, except `numeric`."""
         return {
             name: value
             for name, (value, default) in self.shown().items()

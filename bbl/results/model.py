@@ -1,8 +1,8 @@
-"""ModelResults, the base class of fitted models: training rows, likelihood and criteria, summary,
-report, file.
+"""ModelResults, the base class of fitted models: training rows, likelihood, criteria, summary,
+report and model file.
 
-n, m and K are the numbers of rows, predictors and groups (1 without a response); predictor i has
-L_i levels.
+Below, n, m and K are the numbers of rows, predictors and groups (K = 1 without a response), and
+predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ OTHER_NAMES = {
 
 @dataclass(frozen=True)
 class Training:
-    """Summaries of the training rows; contained in model files even without the rows.
+    """Summaries of the training rows, which model files contain even without the rows.
 
     Attributes
     ----------
@@ -91,9 +91,10 @@ class Training:
     counts : list of m ndarrays, shape (K, L_i)
         Weighted counts of every level in every group, one array per predictor.
     sections : list of Section, or None
-        Tests printed in the summary; None if loaded from a file whose version did not store them.
+        Tests printed in the summary; None for a model from a file of a version that did not store
+        them.
     sampling_design : str or None
-        The summary's text on the sampling design; None if there is none.
+        Text on the sampling design for the summary; None without a design.
     """
 
     nobs: float
@@ -104,7 +105,7 @@ class Training:
 
 
 def model_frame(design: Design, rows: Sample, index: pd.Index) -> pd.DataFrame:
-    """Return encoded rows as a table of categories and numbers; see `ModelResults.model_frame`."""
+    """Decode rows and return a table of categories and numbers (see `ModelResults.model_frame`)."""
     columns: dict[Hashable, object] = {}
     if design.classes:
         columns[design.response.name] = pd.Categorical.from_codes(
@@ -135,9 +136,9 @@ class ModelResults(DeprecatedNames, ABC):
     Attributes
     ----------
     call : str
-        The call that made the model.
+        The call that created the model.
     design : Design
-        Formula, factors and their levels; encodes new data like the training data.
+        Formula, factors and levels; used to encode new data like the training data.
     training : Sample or None
         The encoded training rows; None in a model loaded from a file without them.
     index : pandas.Index or None
@@ -189,19 +190,20 @@ class ModelResults(DeprecatedNames, ABC):
 
     @abstractmethod
     def _log_likelihood_of(self, rows: Sample) -> float:
-        """Return the log-likelihood of encoded rows, summed with weights."""
+        """Return the weighted log-likelihood of encoded rows."""
 
     def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows; its ``df`` is the number of parameters of
-        all groups.
+        """Return the log-likelihood of the training rows.
+
+        Its attribute ``df`` is the number of parameters of all groups.
 
         With ``missing="marginal"``, missing predictors are averaged over.
 
         Raises
         ------
         OptionError
-            If the model has no likelihood of rows, as for a conditional fit or an average; then
-            `aic` and `bic` are not available either.
+            If the model does not define a likelihood of rows, as for a conditional fit or an
+            average. In this case, `aic` and `bic` are not available either.
 
         Examples
         --------
@@ -214,8 +216,8 @@ class ModelResults(DeprecatedNames, ABC):
         return LogLikelihood(self._log_likelihood, self.n_parameters, self.nobs())
 
     def _ratio_test(self, other: ModelResults) -> dict[str, float | int | str]:
-        """Return the ratio test of two fits: ``df``, ``test`` (its name, or the reason why it is
-        missing), ``ratio`` and ``p``.
+        """Return the likelihood ratio test of two fits: ``df``, ``test`` (its name, or the reason
+        why it is missing), ``ratio`` and ``p``.
 
         Raises a DataError or OptionError if the fits are not nested, have different rows, or are
         not both Boltzmann machines.
@@ -223,16 +225,16 @@ class ModelResults(DeprecatedNames, ABC):
         raise OptionError("the test requires Boltzmann machines.")
 
     def _composite_aic(self) -> float:
-        """Return the composite-likelihood AIC; raises an OptionError if the model has none."""
+        """Return the composite-likelihood AIC. Raises an OptionError if it is not available."""
         raise OptionError("composite criteria require Boltzmann machines.")
 
     @abstractmethod
     def summary(self) -> Summary:
-        """Return a summary that displays as text, HTML or LaTeX."""
+        """Return a summary that can be displayed as text, HTML or LaTeX."""
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the printed form: the call and the main numbers."""
+        """Return the printed form: the call and key statistics."""
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -248,27 +250,33 @@ class ModelResults(DeprecatedNames, ABC):
     @classmethod
     @abstractmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from the content of a model file; raises a ValueError if the content was
-        not made by `_pack`.
+        """Return the model from the content of a model file.
+
+        Raises a ValueError if the content was not created by `_pack`.
         """
 
     @abstractmethod
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the report's section on predictions; empty for a model without classes."""
+        """Return the section of the report on predictions, which is empty for a model without
+        classes.
+        """
 
     @abstractmethod
     def _model_parts(self) -> list[Part]:
-        """Return the report's sections on parameters, structure or terms."""
+        """Return the sections of the report on parameters, structure or terms."""
 
     @abstractmethod
     def _score_model(self) -> ScoreModel:
-        """Return the class scores as sums of tables; raises an OptionError if they are not, or if
-        the tables are too large for a page.
+        """Return the class scores as sums of tables.
+
+        Raises an OptionError if they are not such sums, or if the tables are too large for a page.
         """
 
     def _what_if(self) -> WhatIf:
-        """Return the what-if section of pages; raises an OptionError for regressions on numbers,
-        or as `_score_model`.
+        """Return the what-if section of pages.
+
+        Raises an OptionError for regressions on numeric predictors, and in the same cases as
+        `_score_model`.
         """
         refuse_numbers(self.labels)
         return what_if(
@@ -281,7 +289,9 @@ class ModelResults(DeprecatedNames, ABC):
         )
 
     def _what_if_part(self) -> Part:
-        """Return the what-if section of the report, or a sentence on why it is missing."""
+        """Return the what-if section of the report, or a sentence that explains why it is
+        missing.
+        """
         try:
             return what_if_part(self._what_if())
         except OptionError as error:
@@ -289,7 +299,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @property
     def _shares_in_use(self) -> np.ndarray:
-        """Class proportions (K,) that predictions assume."""
+        """Class proportions (K,) used for predictions."""
         return self.class_shares
 
     def _title(self) -> str:
@@ -319,8 +329,10 @@ class ModelResults(DeprecatedNames, ABC):
         return self.design.terms.text
 
     def _rows(self, *, takes_newdata: bool = False) -> Sample:
-        """Return the training rows; raises a DataError if the model has none, with a hint that
-        mentions ``newdata`` if the caller accepts it.
+        """Return the training rows.
+
+        Raises a DataError if the model has none. The hint mentions ``newdata`` if the caller has
+        this argument.
         """
         if self.training is None:
             problem = (
@@ -344,13 +356,15 @@ class ModelResults(DeprecatedNames, ABC):
 
     @property
     def _rereads(self) -> TrainingSource | None:
-        """The training data, if results that need all rows must read them again; otherwise None."""
+        """Training data that must be read again if all rows are needed; otherwise None."""
         is_complete = self._kept is not None and self._kept.is_complete
         return None if self.training is not None or is_complete else self._source
 
     def _all_rows(self, *, takes_newdata: bool = False) -> Sample:
-        """Return all training rows, for results that do not depend on their order: those of
-        `_rows`, or the rows that a fit of data read in batches keeps if they are complete.
+        """Return all training rows, in arbitrary order.
+
+        These are the rows of `_rows`, or the rows kept by a fit of data read in batches if they are
+        complete.
         """
         if self.training is not None or self._kept is None:
             return self._rows(takes_newdata=takes_newdata)
@@ -370,12 +384,12 @@ class ModelResults(DeprecatedNames, ABC):
     def _encode_rows(
         self, newdata: object, unseen: str
     ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None, pd.Index]:
-        """Return (codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, row
-        labels) of new rows.
+        """Return the codes (n, m), missing cells (n, m) or None, dropped rows (n,) or None, and row
+        labels of new rows.
 
-        Uses the training rows if `newdata` is None. Dropped rows are those that the fit would have
-        dropped because of missing values; training rows are never dropped. An unknown level raises
-        an error if `unseen` is "raise", and is treated as missing if it is "ignore".
+        If `newdata` is None, the training rows are used. Rows are dropped if the fit would have
+        dropped them because of missing values. Training rows are never dropped. An unknown level
+        raises an error if `unseen` is "raise", and is treated as missing if it is "ignore".
         """
         if newdata is None:
             rows = self._rows(takes_newdata=True)
@@ -444,9 +458,9 @@ class ModelResults(DeprecatedNames, ABC):
     if not TYPE_CHECKING:  # so that type checkers report unknown attributes
 
         def __getattr__(self, name: str):
-            """Raise the AttributeError, with a hint for names that other packages use.
+            """Raise an AttributeError, with a hint for names used by other packages.
 
-            Python calls this method only for attributes that the object lacks.
+            Python calls this method only if the object does not have the attribute.
             """
             if name in OTHER_NAMES:
                 message = f"{type(self).__name__!r} object has no attribute {name!r}."
@@ -455,7 +469,8 @@ class ModelResults(DeprecatedNames, ABC):
 
     def _rows_text(self) -> str:
         """Return the number of observations as text; with sampling weights, the effective
-        number."""
+        number.
+        """
         nobs = self.nobs()
         if isinstance(nobs, int):
             return f"{nobs:,} observations"
@@ -465,7 +480,7 @@ class ModelResults(DeprecatedNames, ABC):
     def aic(self) -> float:
         """``-2 logLik + 2 df``; with a penalty, compare only fits that use the same method.
 
-        Raises an OptionError if ln Z is an approximation with unknown error (`log_z` "half",
+        Raises an OptionError if ln Z is approximated with an unknown error (`log_z` "half",
         "pseudo" or "mf").
         """
         likelihood = self.logLik().check_comparable()
@@ -487,7 +502,7 @@ class ModelResults(DeprecatedNames, ABC):
         interactive: bool = True,
         verbose: int = 1,
     ) -> None:
-        """Write evaluation, parameters, figures and summary to a self-contained HTML page.
+        """Write the evaluation, parameters, figures and summary to a self-contained HTML page.
 
         The page begins with an interactive "what if" form (see `explore`), unless the model is too
         large for one. The other sections describe the accuracy of the predictions and the most
@@ -555,15 +570,15 @@ class ModelResults(DeprecatedNames, ABC):
 
     @check_keywords
     def explore(self, path: str | os.PathLike[str] | None = None) -> Exploration:
-        """Create an interactive "what if" page: a self-contained HTML file that shows the
-        predictions for the levels you choose.
+        """Create an interactive "what if" page, a self-contained HTML file with predictions for
+        chosen levels.
 
-        The page offers all levels of each predictor, a slider for each number, and "unknown" where
-        the average over the levels is affordable. It shows the probabilities after each choice, the
-        contributions of the levels, and the decision at given costs, also for other class
-        proportions. The probabilities equal those of `predict`. For a model without a response, the
-        page shows the probabilities of any predictor given the others. The chosen levels are part
-        of the page's address, which can be shared.
+        The page lists all levels of each predictor, has a slider for each numeric predictor, and
+        includes "unknown" if averaging over the levels is fast enough. After each choice, it shows
+        the probabilities, the contributions of the levels, and the decision for given costs. Class
+        proportions can be changed. The probabilities are the same as in `predict`. For a model
+        without a response, the page shows the probabilities of any predictor given the others. The
+        chosen levels are part of the page's address, which can be shared.
 
         Parameters
         ----------
@@ -579,8 +594,8 @@ class ModelResults(DeprecatedNames, ABC):
         Raises
         ------
         OptionError
-            If the class scores are not sums of tables (hidden units, normal scores of numbers,
-            numbers in ``shooter``), or the model is too large for a page.
+            If the class scores are not sums of tables (hidden units, normal scores of numeric
+            predictors, numeric predictors in ``shooter``), or the model is too large for a page.
         OSError
             If the file cannot be written.
 
@@ -605,7 +620,8 @@ class ModelResults(DeprecatedNames, ABC):
 
     @check_keywords
     def save(self, path: str | os.PathLike[str], *, store_data: bool = False) -> None:
-        """Write the model to a file for `bbl.load`: versioned, with a checksum, without pickle.
+        """Write the model to a file for `bbl.load`. The format is versioned, has a checksum and
+        does not use pickle.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""`crossVal`, a method of fitted Boltzmann machines: cross-validation on the fit's own rows."""
+"""The method `crossVal` of fitted Boltzmann machines: cross-validation on the training rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = ["CrossValArguments", "CrossValidationMixin", "stored_data", "validate
 
 
 class CrossValArguments:
-    """Checked arguments of the methods `crossVal`, where they are documented.
+    """Validated arguments of the `crossVal` methods, which document them.
 
     Attributes
     ----------
@@ -84,10 +84,11 @@ class CrossValArguments:
 def stored_data(
     fit: ModelResults, arguments: str, engine: Engine, support: Support | None = None
 ) -> FitData:
-    """Return a fit's training rows, with the layout that an engine fits to them: the terms of the
-    formula, and structural zeros.
+    """Return the training rows of a fit and the layout for the engine, with the terms of the
+    formula and structural zeros.
 
-    Raises a DataError if the fit has no rows; its hint shows `arguments` of `bbl.crossVal`.
+    Raises a DataError if the fit has no rows, with a hint that contains `arguments` of
+    `bbl.crossVal`.
     """
     if fit.training is None:
         raise DataError(
@@ -110,12 +111,12 @@ def stored_data(
 
 
 def validated_positions(scored: Scored, folds: Folds) -> list[np.ndarray]:
-    """Return, for each fold, the positions of its held-out rows in the training rows."""
+    """Return the positions of each fold's held-out rows among the training rows."""
     return [scored.rows[scored.fold == fold] for fold in range(len(folds))]
 
 
 def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
-    """Return the engine with other options; raises a BBLTypeError for unknown ones."""
+    """Return the engine with changed options; raises a BBLTypeError for unknown options."""
     names = [field.name for field in fields(engine)]
     for name in options:
         if name not in names:
@@ -129,7 +130,7 @@ def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
 
 
 class CrossValidationMixin(MachineResults):
-    """Cross-validation of a fit with its own rows, formula and options."""
+    """Cross-validation of a fit with its training rows, formula and options."""
 
     def crossVal(
         self,
@@ -147,31 +148,32 @@ class CrossValidationMixin(MachineResults):
     ) -> CVResults:
         """Cross-validate the fit on its training rows; see `bbl.crossVal`.
 
-        Rows, formula, weights or sampling design, method and options are taken from the fit.
+        The rows, formula, weights or sampling design, method and options of the fit are used.
 
         Parameters
         ----------
         nfold, use_auc, score, shuffle, seed, refit, n_jobs, verbose
             As in `bbl.crossVal`.
         cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-            As in `bbl.crossVal`; positions refer to the rows of `model_frame`, which is also what
-            a splitter receives.
+            As in `bbl.crossVal`; positions refer to the rows of `model_frame`, and a splitter
+            receives these rows.
         **options
-            Options of the method that replace the fit's; a grid of ``lambda_``, ``eps`` or another
-            tuned option is compared. Without a grid, only the fit's own setting is evaluated.
+            Options of the method that replace the options of the fit. With a grid of ``lambda_``,
+            ``eps`` or another tuned option, all its values are compared. Without a grid, only the
+            setting of the fit is evaluated.
 
         Returns
         -------
         CVResults
-            The return value of `bbl.crossVal` for the same call, except that `CVResults.folds` are
-            positions in `model_frame`.
+            The same as for `bbl.crossVal`, except that `CVResults.folds` contains positions in
+            `model_frame`.
 
         Raises
         ------
         DataError
             If the fit has no training rows.
         OptionError, BBLTypeError
-            If an argument, or an option of the method, is unknown or out of range.
+            If an argument or an option of the method is unknown or out of range.
 
         Warns
         -----

@@ -46,7 +46,7 @@ __all__ = ["CVResults", "cv_results", "score_frame"]
 def score_frame(
     table: np.ndarray, score: str, column: str, settings: float | Sequence[float] | np.ndarray
 ) -> pd.DataFrame:
-    """Return a frame with the S `settings` in a column named `column`, and their scores.
+    """Return a frame with the S `settings` in the column `column`, and their scores.
 
     `table` contains the scores (S, 1) or, if `score` is ``"auc"``, the AUC and its lower and upper
     limits (S, 3).
@@ -69,14 +69,14 @@ class CVResults(Notebook):
     score : str
         Name of the score.
     folds : list of ndarray
-        Validated rows of each fold, as positions in the data, in the order of `pooled`. A row
-        with weight w counts as w copies and belongs to every fold that contains some of them;
-        the weights in `observed` are numbers of copies.
+        Held-out rows of each fold, as positions in the data, in the order of `pooled`. A row with
+        weight w counts as w copies, which may be in different folds. The weights in `observed` are
+        numbers of copies.
     scored : Scored
         Class scores (S, N, K) of the N held-out rows for each of S settings, with their groups
         `y` and weights (N,).
     calibrate : str
-        Calibration of the scores before settings were compared: ``"none"``, ``"offset"`` or
+        Calibration applied to the scores before settings were compared: ``"none"``, ``"offset"`` or
         ``"temperature"``.
     model : BBLResults, DensityResults or AverageResults
         The refit to all rows at `regstar` or, as in R, the fit of the last fold.
@@ -115,18 +115,18 @@ class CVResults(Notebook):
 
     @property
     def _best_scores(self) -> np.ndarray:
-        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K is 1 without a
+        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K = 1 without a
         response.
         """
         return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
 
     @property
     def pooled(self) -> pd.DataFrame:
-        """Predictions for the held-out rows at `regstar`, fold by fold: the log-odds of each
-        group, then ``yhat``.
+        """Predictions for the held-out rows at `regstar`, fold by fold: the log-odds of each group,
+        followed by ``yhat``.
 
-        Without a response, the column is ``log_prob``, each row's log-probability, or ``log_pl``,
-        its log pseudo-likelihood.
+        Without a response, the only column contains the log-probability (``log_prob``) or the log
+        pseudo-likelihood (``log_pl``) of each row.
         """
         index = pd.RangeIndex(len(self.scored.y))
         if not self.model.design.classes:
@@ -156,8 +156,8 @@ class CVResults(Notebook):
         Returns
         -------
         DataFrame
-            The setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier``, and ``AUC`` (two
-            groups only).
+            Columns are the setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier``, and with
+            two groups ``AUC``.
 
         Raises
         ------
@@ -252,7 +252,7 @@ class CVResults(Notebook):
         return predicted
 
     def _machine(self, name: str) -> MachineResults:
-        """Return `model`; if it is an average, raise an OptionError for the method `name`."""
+        """Return `model`, or raise an OptionError for the method `name` if it is an average."""
         if not isinstance(self.model, MachineResults):
             raise OptionError(
                 f"{name}() requires a single Boltzmann machine, but the model is an average.",
@@ -261,7 +261,7 @@ class CVResults(Notebook):
         return self.model
 
     def coef(self) -> Coefficients:
-        """Return the coefficients of `model`; see `BBLResults.coef`.
+        """Return the coefficients of `model` (see `BBLResults.coef`).
 
         Examples
         --------
@@ -309,7 +309,7 @@ class CVResults(Notebook):
         seed: int | np.random.Generator | None = None,
         verbose: int = 1,
     ) -> SampleResults:
-        """Sample the predictors of each group with `model`; see `bbl.mcSample`.
+        """Sample the predictors of each group from `model` (see `bbl.mcSample`).
 
         Examples
         --------
@@ -324,7 +324,7 @@ class CVResults(Notebook):
         return sample_chains(model, ChainOptions(nsteps, nchains, draws, thin, seed, verbose))
 
     def _require_response(self, name: str) -> None:
-        """Raise a ClassError for the calling method, `name`, if the model has no response."""
+        """Raise a ClassError that names the calling method `name` if the model has no response."""
         if not self.model.design.classes:
             raise ClassError(
                 f"{name}() requires classes, but {self.model.formula!r} has no response.",
@@ -336,11 +336,11 @@ class CVResults(Notebook):
     def evaluate(
         self, *, level: float = 0.95, priors: Priors = None, costs: Costs = None
     ) -> Evaluation:
-        """Compare predicted with observed groups on the held-out rows at `regstar`; see
-        `BBLResults.evaluate`.
+        """Compare predicted with observed groups on the held-out rows at `regstar`.
 
-        The intervals, with confidence `level`, treat the rows as independent and ignore that
-        `regstar` was selected on the same rows.
+        The arguments are described in `BBLResults.evaluate`. The intervals, with confidence
+        `level`, treat the rows as independent and do not account for the selection of `regstar` on
+        the same rows.
 
         Examples
         --------
@@ -371,8 +371,8 @@ class CVResults(Notebook):
 
     @check_keywords
     def plot(self, ax: Any = None, *, kind: Literal["cv"] | EvaluationFigure = "cv") -> Any:
-        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or a figure of
-        the predictions.
+        """Draw the score against the setting (Woo & Wang 2022, Figures 3, 5a, 6, 8), or plot the
+        predictions.
 
         Parameters
         ----------
@@ -416,8 +416,9 @@ class CVResults(Notebook):
         groups: Sequence[Any] | None = None,
         axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw observed proportions of each group against predicted probabilities for the validated
-        rows at `regstar`.
+        """Draw a calibration plot of the held-out rows at `regstar`.
+
+        Observed proportions of each group are shown against predicted probabilities.
 
         Parameters
         ----------
@@ -432,8 +433,8 @@ class CVResults(Notebook):
         Returns
         -------
         list of matplotlib Axes
-            A diagram and a histogram for each group. Points have 95 % binomial intervals; if the
-            model is calibrated, they lie near the diagonal.
+            A diagram and a histogram for each group. Points have 95 % binomial intervals and are
+            close to the diagonal if the model is calibrated.
 
         Examples
         --------
@@ -463,9 +464,9 @@ class CVResults(Notebook):
     def _warning(self) -> str:
         """Warning if the log-loss of `model` is above the baseline; otherwise empty.
 
-        `log_loss` is a record of both losses: on the held-out rows if the fit was tuned,
-        calibrated or averaged by its own cross-validation, otherwise on the training rows; None if
-        unknown.
+        `log_loss` contains the losses of the model and the baseline, or is None if they are
+        unknown. They are computed on held-out rows if the fit was tuned, calibrated or averaged by
+        cross-validation, and otherwise on the training rows.
         """
         return (
             verdict(cast(ClassifierResults, self.model).log_loss)
@@ -492,6 +493,6 @@ def cv_results(
     folds: list[np.ndarray],
     model: MachineResults,
 ) -> CVResults:
-    """Wrap a cross-validation; `folds` are the positions of each fold's held-out rows."""
+    """Return the results of a cross-validation; `folds` contains the positions of held-out rows."""
     frame = score_frame(found.table, score, found.setting_name, found.settings)
     return CVResults(frame, found.best, score, folds, found.validated, calibrate, model)

@@ -1,4 +1,6 @@
-"""DensityResults: fitted Boltzmann machines without a response, as a distribution of rows."""
+"""DensityResults: fitted Boltzmann machines without a response, which describe the distribution of
+rows.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,10 @@ CLASSIFIER_NAMES = frozenset(name for name in dir(ClassifierResults) if not name
 @final
 @dataclass(frozen=True, repr=False)
 class DensityResults(FittedMachine):
-    """Fitted Boltzmann machines as a distribution of rows, as returned by `bbl.bbl` for a formula
-    without a response.
+    """Fitted Boltzmann machine without a response, as returned by `bbl.bbl`.
 
-    Models with classes (`BBLResults`) have the same methods, and the methods of classifiers.
+    Models with classes (`BBLResults`) have the same methods and, in addition, the methods of
+    classifiers.
 
     Attributes
     ----------
@@ -72,15 +74,15 @@ class DensityResults(FittedMachine):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from a file's content, made by `_pack`: names and options, and arrays by
-        name.
+        """Return the model from the content of a file, as stored by `_pack`: a dict of names and
+        options, and a dict of arrays.
         """
         return cls(**unpack(meta, arrays, classes=False))
 
     def __getattr__(self, name: str) -> Any:
-        """Raise a ClassError for methods of classifiers, otherwise the usual AttributeError.
+        """Raise a ClassError for methods of classifiers, and otherwise an AttributeError.
 
-        Python calls this method only for attributes that the object lacks.
+        Python calls this method only if the object does not have the attribute.
         """
         if name in CLASSIFIER_NAMES:
             raise ClassError(
@@ -95,23 +97,24 @@ class DensityResults(FittedMachine):
 
     @property
     def _population_shares(self) -> np.ndarray:
-        """Share (1,) of the single group: 1."""
+        """Class proportion (1,) of the only group, which is 1."""
         return self.class_shares
 
     @check_keywords
     def summary(self, prior_count: float = 0.0) -> Summary:
-        """Summarise the fit: facts, the predictors' levels, and the tests of fields and couplings.
+        """Summarise the fit: key statistics, levels of the predictors, and tests of fields and
+        couplings.
 
         Parameters
         ----------
         prior_count : float, default 0.0
-            Pseudocount of each predictor, divided evenly among its levels, in the table of level
-            proportions.
+            Pseudocount for each predictor in the table of level proportions, divided equally among
+            its levels.
 
         Returns
         -------
         Summary
-            Displays as text, HTML or LaTeX; has the attribute ``tables``.
+            Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
 
         Examples
         --------
@@ -134,5 +137,7 @@ class DensityResults(FittedMachine):
         return render_fit(self)
 
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return no sections, because a model without classes makes no predictions."""
+        """Return an empty list of sections, because a model without classes makes no
+        predictions.
+        """
         return []

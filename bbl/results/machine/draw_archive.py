@@ -1,9 +1,9 @@
 """Pack posterior draws into the arrays of a model file, and unpack them.
 
-``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run, one per
-group and one for the pooled fit, if any. ``draws_log_z`` (K, T): ln Z of each group's T draws that
-are averaged in predictions. ``draws_hidden`` (K, T, size with hidden units): these T draws, only in
-models with hidden units.
+``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run (one per
+group, and one for the pooled fit if there is one). ``draws_log_z`` (K, T): ln Z of the T draws of
+each group that predictions are averaged over. ``draws_hidden`` (K, T, size with hidden units):
+these T draws, only in models with hidden units.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays of draws by name, nan for a group without rows; empty without draws."""
+    """Return the arrays of draws by name, with nan for groups without rows; empty without draws."""
     run_draws = [run.draws for run in runs if run.draws is not None]
     if not run_draws:
         return {}
@@ -35,7 +35,7 @@ def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict
 
 
 def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray | None]:
-    """Return the draws (chains, draws, size) of each of `n_runs` runs, None for a run without
+    """Return the draws (chains, draws, size) of each of `n_runs` runs, or None for runs without
     draws.
 
     Raises a ValueError if the number of chains or draws is zero.
@@ -50,11 +50,11 @@ def unpack_draws(arrays: dict[str, np.ndarray], n_runs: int) -> list[np.ndarray 
 def unpack_predictive(
     layout: Layout, hidden_layout: Layout, arrays: dict[str, np.ndarray]
 ) -> Predictive | None:
-    """Return the T draws of each group with their ln Z; None if the file has none.
+    """Return the T draws of each group with their ln Z, or None if the file does not contain draws.
 
     `layout` contains the predictors, and `hidden_layout` also contains any hidden units. With
-    hidden units the T draws are stored; in other models they are thinned from ``draws``. A group
-    without rows has parameters 0. Raises a ValueError for inconsistent arrays.
+    hidden units the T draws are stored; in other models they are thinned from ``draws``. The
+    parameters of a group without rows are 0. Raises a ValueError for inconsistent arrays.
     """
     n_hidden = hidden_layout.m - layout.m
     # a model with draws has "draws_hidden" if and only if it has hidden units

@@ -39,11 +39,11 @@ class SampleResults:
     Attributes
     ----------
     xmax : DataFrame
-        Predictors by groups: the most probable configuration visited, as levels.
+        Most probable configuration visited, as levels: predictors (rows) by groups (columns).
     emax : Series
         Energy ``E_y(x)`` of this configuration x in each group y.
     rhat, ess : Series, or None
-        Split R-hat and effective sample size of each group's energy; None unless draws were
+        Split R-hat and effective sample size of the energy in each group; None unless draws were
         requested.
     draws : dict of DataFrame, or None
         The draws of each group; None unless they were requested.
@@ -83,11 +83,11 @@ class SampleResults:
         Parameters
         ----------
         shape : (int, int), optional
-            Rows and columns of the image; by default a square if the number of predictors is a
-            square number, otherwise a single row.
+            Numbers of rows and columns of the image. The default is a square if the number of
+            predictors is a square number, and otherwise a single row.
         positions : array_like of int, shape (m,), optional
-            Pixel of each predictor, counted row by row from 0, if the image has more pixels than
-            predictors.
+            Pixel of each predictor, numbered row by row from 0; needed if there are more pixels
+            than predictors.
         axes : sequence of matplotlib Axes, optional
             One per group; a new figure by default.
 
@@ -117,8 +117,8 @@ class SampleResults:
 
 
 def tables_memory(layout: Layout) -> float:
-    """Return the approximate memory in bytes of the tables made by `GroupParameters._from_matrix`
-    and of their matrices.
+    """Return the approximate memory, in bytes, of the tables and matrices in
+    `GroupParameters._from_matrix`.
     """
     # three matrices (D, D) of 8-byte numbers: couplings as fitted, symmetrised, and copied; two
     # tables, (i, j) and (j, i), for each of `layout.count(2)` pairs
@@ -156,9 +156,9 @@ class GroupParameters(Named, DeprecatedNames):
         """Return the parameters with fields `h` (D,) and couplings `J` (D, D).
 
         Coupling tables are views of one copy of `J`, because wide models have millions of them.
-        `attributes` are the other attributes of a subclass. ``layout.mask`` (m, m) marks
-        interacting predictors; predictor i has the positions ``layout.start[i]:layout.start[i +
-        1]`` of D.
+        `attributes` contains the additional attributes of a subclass. ``layout.mask`` (m, m) marks
+        interacting predictors; predictor i has the positions
+        ``layout.start[i]:layout.start[i + 1]`` of D.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
         coupling_matrix = J.copy()
@@ -192,7 +192,7 @@ class MLEstimate(GroupParameters):
         Posterior standard deviations; if given, `h` and `J` are posterior means. None if the
         method has no posterior.
     history : DataFrame or None
-        Convergence of the fit, if the method keeps a record.
+        Convergence history of the fit, if the method records one.
 
     Examples
     --------
@@ -216,8 +216,8 @@ class MLEstimate(GroupParameters):
         """Return the coefficients by position and code: ``.h["all"][i]``, ``.J["all"][i, j]``,
         ``.to_frame()``.
 
-        If ``symmetrize=False`` left two estimates of a coupling, their mean is returned (eq. 18 of
-        Woo & Wang 2022).
+        If there are two estimates of a coupling (``symmetrize=False``), their mean is returned (eq.
+        18 of Woo & Wang 2022).
 
         Examples
         --------
@@ -244,7 +244,9 @@ class MLEstimate(GroupParameters):
     def _vector(
         layout: Layout, h: list[np.ndarray], J: dict[tuple[int, ...], np.ndarray]
     ) -> np.ndarray:
-        """Return tables as a parameter vector (size,), averaging the two tables of each pair."""
+        """Return tables as a parameter vector (size,), where the two tables of each pair are
+        averaged.
+        """
         theta = np.zeros(layout.size)
         for i, fields in enumerate(h):
             layout.table(theta, i)[...] = fields
@@ -253,13 +255,13 @@ class MLEstimate(GroupParameters):
         return theta
 
     def summary(self) -> Summary:
-        """Summarise the fit: key figures, then fields and the largest couplings.
+        """Summarise the fit: key statistics, fields and the largest couplings.
 
         Returns
         -------
         Summary
-            Displays as text, HTML or LaTeX; has the attribute ``tables``. With a posterior,
-            standard deviations are shown next to the estimates.
+            Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
+            With a posterior, standard deviations are shown next to the estimates.
 
         Examples
         --------

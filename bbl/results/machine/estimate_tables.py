@@ -1,5 +1,5 @@
-"""Tables of the estimates and interactions selected by the argument `of`, with names but without
-standard errors.
+"""Labelled tables, without standard errors, of the estimates and interactions that the argument
+`of` selects.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def selection_names(of: Compared, groups: list) -> list:
-    """Return the entries of the column ``group`` in tables for `of`: the groups, or ``["a - b"]``
+    """Return the labels in the column ``group`` of tables for `of`: the groups, or ``["a - b"]``
     for a pair.
     """
     return [f"{of[0]} - {of[1]}"] if isinstance(of, tuple) else groups
@@ -51,8 +51,9 @@ def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.n
 
 
 def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
-    """Return the estimates selected by `of`, one per row: the naming columns of ``tidy()``, then
-    ``estimate``.
+    """Return the estimates selected by `of`, one per row.
+
+    The columns of ``tidy()`` that identify the parameter are followed by ``estimate``.
     """
     theta = select_estimates(parameters, of, list(labels.groups))
     row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
@@ -64,10 +65,11 @@ def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.D
 def untested_table(
     labels: Labels, parameters: Parameters, of: Compared, reason: str
 ) -> pd.DataFrame:
-    """Return all interactions without tests: the columns of `Inference.tests`, with `reason` in the
-    column ``test``.
+    """Return all interactions with the columns of `Inference.tests`, but without tests.
 
-    Rows are sorted by group, then by term: pairs, then terms of three predictors, and so on.
+    The column ``test`` contains `reason`.
+
+    Rows are sorted by group and then by the order of the term.
     """
     layout = parameters.layout
     n_interactions = sum(map(len, layout.terms))
@@ -86,11 +88,13 @@ def untested_table(
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that name the terms of a layout, starting with term number `first`; fields
-    precede interactions.
+    """Return the columns that identify the terms of a layout, from term number `first` on.
 
-    These are ``predictor``, ``predictor2`` and so on, pd.NA for terms with fewer predictors, and,
-    before them, ``order``, the number of predictors, if there are terms of three or more.
+    Fields precede interactions.
+
+    The columns are ``predictor``, ``predictor2`` and so on, with pd.NA for terms with fewer
+    predictors. If there are terms of three or more predictors, the first column is ``order``, the
+    number of predictors.
     """
     scopes = layout.scopes[first:]
     columns: dict[str, Any] = (
@@ -115,11 +119,11 @@ def permutation_table(
     rng: np.random.Generator,
     workers: int,
 ) -> pd.DataFrame:
-    """Return the interactions of each group with the columns of `untested_table`, and a permutation
-    test of each pair.
+    """Return the interactions of each group as in `untested_table`, with a permutation test of each
+    pair.
 
-    Each test uses `n_permutations` permutations of the training rows `sample`, in `workers`
-    threads.
+    Each test uses `n_permutations` permutations of the training rows `sample`. Tests run in
+    `workers` threads.
     """
     layout = parameters.layout
     # text for pairs without a test below
@@ -154,11 +158,10 @@ def permutation_table(
 def rank_interactions(
     interactions: pd.DataFrame, parameters: Parameters, of: Compared, groups: list, apc: bool
 ) -> pd.DataFrame:
-    """Insert the column ``strength`` into a table of interactions, and return the table sorted by
-    decreasing strength.
+    """Add the column ``strength`` to a table of interactions and sort it by decreasing strength.
 
-    The strength is the Frobenius norm of the couplings in the zero-sum gauge; `apc` subtracts the
-    average-product correction from the strengths of pairs.
+    The strength is the Frobenius norm of the couplings in the zero-sum gauge. With `apc`, the
+    average-product correction is subtracted from the strengths of pairs.
     """
     flag("apc", apc)
     selected_theta = select_estimates(parameters, of, groups)

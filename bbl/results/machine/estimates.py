@@ -31,7 +31,7 @@ Compared = str | tuple[Hashable, Hashable]  # "group", "pooled", or a pair of gr
 
 
 class Estimates(Notebook, ABC):
-    """The columns of `table` as attributes, all indexed as ``params`` by group and parameter.
+    """Attributes with the columns of `table`, indexed by group and parameter like ``params``.
 
     The argument `of` selects the estimates of each group ("group"), their differences from the
     pooled fit to all rows ("pooled"), or the differences of a pair of groups. Attribute names
@@ -42,20 +42,19 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def table(self, of: Compared = "group", level: float = 0.95) -> pd.DataFrame:
-        """Return every parameter that `of` selects, with its standard error, z, p and limits of
-        coverage `level`.
-        """
+        """Return the selected parameters with standard errors, z, p and confidence limits."""
 
     @abstractmethod
     def tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return the joint test of each predictor's fields and each pair's couplings; raises an
-        OptionError if the method has no tests.
+        """Return joint tests of the fields of each predictor and the couplings of each pair.
+
+        Raises an OptionError if the method has no tests.
         """
 
     @abstractmethod
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first; `apc` subtracts the average-product
-        correction.
+        """Return the interacting pairs, strongest first. With `apc`, strengths are corrected by the
+        average-product correction.
         """
 
     @abstractmethod
@@ -64,12 +63,14 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the covariance (q, q) of the q estimates of `groups` (positions), ordered by
+        """Return the covariance (q, q) of all q estimates of `groups` (positions), ordered by
         group.
         """
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: a text, and the first rows of the table of parameters."""
+        """Return the text and the first rows of the table of parameters for display in
+        notebooks.
+        """
         try:
             return repr(self), [first_rows(self.table(), "Parameters", ".table()")]
         # only differences between groups have standard errors: show the first
@@ -85,8 +86,9 @@ class Estimates(Notebook, ABC):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error or posterior standard deviation of every parameter; missing if there is
-        none."""
+        """Standard error or posterior standard deviation of every parameter; missing if not
+        available.
+        """
         return labelled(self.table(), "se")
 
     @property
@@ -99,8 +101,9 @@ class Estimates(Notebook, ABC):
 
     @property
     def pvalues(self) -> pd.Series:
-        """P-value of every parameter, missing for untested parameters; the column ``test`` of
-        `table` gives the reason.
+        """P-value of every parameter; missing for untested parameters.
+
+        The column ``test`` of `table` states the reason.
         """
         return labelled(self.table(), "p")
 
@@ -111,7 +114,7 @@ class Estimates(Notebook, ABC):
         Parameters
         ----------
         alpha : float, default 0.05
-            1 - coverage, at most 0.5: 0.05 gives 95 % intervals.
+            One minus the coverage, at most 0.5: 0.05 for 95 % intervals.
         of : "group", "pooled" or (group, group), default "group"
             As in `table`.
 
@@ -141,20 +144,21 @@ class Estimates(Notebook, ABC):
 
     @check_keywords
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
-        """Return the covariance of the penalised estimates; its diagonal is ``bse`` squared.
+        """Return the covariance of the penalised estimates. The diagonal contains the squares of
+        ``bse``.
 
         Parameters
         ----------
         group : optional
-            All groups by default. Two groups have no rows in common, so the covariance of their
-            estimates is zero, unless all groups are fitted jointly or share clusters of a sampling
+            All groups by default. Different groups have different rows, so the covariance of their
+            estimates is zero unless all groups are fitted jointly or share clusters of a sampling
             design.
 
         Returns
         -------
         DataFrame
-            Rows and columns are indexed as ``params``; missing for parameters without a standard
-            error.
+            Rows and columns are indexed like ``params``. Values are missing for parameters without
+            a standard error.
 
         Raises
         ------
@@ -203,7 +207,7 @@ class Estimates(Notebook, ABC):
         pairs: bool = False,
         ax: Axes | None = None,
     ) -> Axes:
-        """Draw the fields, or the couplings, with their intervals; return the Axes.
+        """Draw the fields or the couplings with their intervals and return the Axes.
 
         Parameters
         ----------
@@ -227,10 +231,9 @@ class Estimates(Notebook, ABC):
 
 
 def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int]:
-    """Return the selection of `of`: "group", "pooled" or the positions of two groups; raises an
-    OptionError for anything else.
-
-    `pooled` states whether there is a pooled fit, that is, a fit to all rows.
+    """Return the selection of `of`: "group", "pooled" or the positions of two groups. Raises an
+    OptionError for any other value. `pooled` indicates whether the model has a pooled fit, i.e. a
+    fit to all rows.
     """
     if isinstance(of, tuple) and len(of) == 2:
         for g in of:
@@ -255,8 +258,8 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
 
 
 def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[int, int]:
-    """Return the selection of `of` in a fit of all groups at once, which has no pooled fit; see
-    `resolve_of`.
+    """Return the result of `resolve_of` for a joint fit of all groups, which does not have a pooled
+    fit.
     """
     if of == "pooled":  # `refusals` maps unavailable features to reasons
         raise OptionError(
@@ -275,8 +278,10 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
 
 
 def without_reference(table: pd.DataFrame) -> pd.DataFrame:
-    """Return `table` without the reference group of a joint fit, whose parameters are all zero.
+    """Return `table` without the reference group of a joint fit, because its parameters are all
+    zero.
 
-    The column ``test`` marks the rows of that group. Other tables are returned unchanged.
+    The rows of this group are identified by the column ``test``. Other tables are returned
+    unchanged.
     """
     return table[table["test"] != Kind.REFERENCE.text].reset_index(drop=True)

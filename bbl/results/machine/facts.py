@@ -1,4 +1,4 @@
-"""Text and labelled values that describe fitted Boltzmann machines, in printed output."""
+"""Text and labelled values that describe a fitted Boltzmann machine in printed output."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _missing_text(fit: MachineResults) -> str:
 
 
 def fit_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the facts of a summary, values by title in printing order."""
+    """Return the facts of a summary, as a dict of values by title in the order of printing."""
     joint_traits = fit.engine.joint
     posterior_traits = fit.engine.posterior
     settings = _settings_text(fit.engine)
@@ -75,7 +75,7 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def observations(fit: MachineResults) -> int | str:
-    """Return the number of observations; with real-valued weights the effective number, as text."""
+    """Return the number of observations as text; with real-valued weights, the effective number."""
     nobs = fit.nobs()
     if isinstance(nobs, int):
         return nobs
@@ -83,8 +83,8 @@ def observations(fit: MachineResults) -> int | str:
 
 
 def _settings_text(engine: Engine) -> str:
-    """Return the main options of the engine, and others that have an effect and differ from their
-    defaults.
+    """Return the main options of the engine, and other options with an effect and a non-default
+    value.
     """
     options = fields(engine)
     main = {option.name for option in options[:1]}
@@ -110,7 +110,8 @@ def _settings_text(engine: Engine) -> str:
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the fact "Structural zeros", the combinations that cannot occur; empty if there are
-    none."""
+    none.
+    """
     # which cells of the predictors `scope` can occur; None if all can
     support = fit.estimate.parameters.layout.support
     if support is None:
@@ -149,9 +150,7 @@ def _order_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _convergence_text(fit: MachineResults) -> str:
-    """Return "yes" or "no" for convergence, with the largest gradient if groups are fitted
-    jointly.
-    """
+    """Return "yes" or "no" for convergence; for joint fits, also the largest gradient."""
     answer = "yes" if fit.converged else "no, stopped early" if fit.engine.stops_early else "no"
     # (m,), or empty if the engine records none; in a joint fit all predictors have the same norm
     gradient_norms = fit.estimate.fits[0].grad_norm
@@ -170,8 +169,10 @@ def _convergence_text(fit: MachineResults) -> str:
 
 
 def _streaming_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "Fitted" if rows were read in blocks or predictors distributed over a
-    cluster; empty otherwise.
+    """Return the fact "Fitted" if rows were read in blocks or predictors were distributed over a
+    cluster.
+
+    Otherwise, the result is empty.
     """
     states = [run.state for run in fit.estimate.fits]
     streaming_records = np.array(

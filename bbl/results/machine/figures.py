@@ -1,4 +1,4 @@
-"""FiguresMixin: the figures of fitted Boltzmann machines."""
+"""FiguresMixin: figures of fitted Boltzmann machines."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FiguresMixin(NumbersMixin):
             Where to draw; a new figure by default.
         intervals : bool, default False
             Whether to add the 95 % intervals of ``inference()`` to the bars; an interval is
-            extended to the penalised estimate if that lies outside.
+            extended to include the penalised estimate if necessary.
         groups : sequence, optional
             Groups to draw; all by default.
         kind : str, default "parameters"
@@ -68,9 +68,9 @@ class FiguresMixin(NumbersMixin):
         Returns
         -------
         list of matplotlib Axes, or one
-            The fields, then each group's couplings; a new figure shows up to 24 maps, with a note
-            if there are more. If all predictors are numeric, their means are drawn; see
-            `plot_means`.
+            The fields, followed by the couplings of each group. A new figure shows up to 24 heat
+            maps, with a note if there are more. If all predictors are numeric, their means are
+            drawn (see `plot_means`).
 
         Raises
         ------
@@ -124,8 +124,9 @@ class FiguresMixin(NumbersMixin):
         )
 
     def _plot_tuning(self, ax: Axes | None) -> Axes:
-        """Draw the out-of-fold log-loss against the settings of the tuned option; raises a
-        DataError if no option was tuned.
+        """Draw the out-of-fold log-loss against the settings of the tuned option.
+
+        Raises a DataError if no option was tuned.
         """
         # the option tuned by cross-validation: its names, symbol and scale; None without one
         tuned = self.engine.tuned
@@ -154,7 +155,7 @@ class FiguresMixin(NumbersMixin):
         top: int | None = None,
         axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw the strongest interactions of each group as a graph of the predictors.
+        """Draw the strongest interactions in each group as a graph of the predictors.
 
         Parameters
         ----------
@@ -170,9 +171,9 @@ class FiguresMixin(NumbersMixin):
         Returns
         -------
         list of matplotlib Axes
-            Edge widths are strengths of the pairs (Frobenius norm of their couplings in the
-            zero-sum gauge). An edge is red if the pair's strongest coupling is positive, and blue
-            and dashed if it is negative.
+            The width of an edge shows the strength of the pair (Frobenius norm of its couplings in
+            the zero-sum gauge). Edges are red if the strongest coupling of the pair is positive,
+            and blue and dashed if it is negative.
 
         Raises
         ------
@@ -257,9 +258,9 @@ class FiguresMixin(NumbersMixin):
         Parameters
         ----------
         term : sequence of predictor names, optional
-            By default the strongest term of the highest order. The rows of a map are the levels of
-            the first predictor, and the columns are the levels of the second; there is a map for
-            each combination of levels of the other predictors.
+            By default the strongest term of the highest order. The rows of a heat map are the
+            levels of the first predictor, and the columns are the levels of the second. Each
+            combination of levels of the other predictors has its own map.
         groups : sequence, optional
             Groups to draw; all by default.
         axes : sequence of matplotlib Axes, optional

@@ -1,4 +1,6 @@
-"""BBLResults: Boltzmann machines fitted to K response groups, which classify by Bayes' rule."""
+"""BBLResults: Boltzmann machines fitted to K response groups, which are used to classify rows by
+Bayes' rule.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ class BBLResults(FittedMachine, ClassifierResults):
     call : str
         The call that made the fit.
     design : Design
-        Formula, factors and their levels; encodes new data like the training data.
+        Formula, factors and levels; used to encode new data like the training data.
     training : Sample or None
         The encoded training rows; None in a model that was loaded from a file without them.
     index : pandas.Index or None
@@ -76,8 +78,8 @@ class BBLResults(FittedMachine, ClassifierResults):
     estimate : Estimate
         Parameters, ln Z and convergence of every group.
     tuning : Tuning or None
-        Settings with their validation log-losses, and the chosen setting; None unless the fit
-        was tuned by cross-validation.
+        Settings with their validation log-losses, and the selected setting; None unless the fit was
+        tuned by cross-validation.
     survey : SurveySample or None
         Sampling design of the training rows.
     priors : ndarray, shape (K,), or None
@@ -187,12 +189,12 @@ class BBLResults(FittedMachine, ClassifierResults):
         return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
     def _unbounded_levels(self) -> frozenset[tuple[int, int]]:
-        """Return all levels (predictor, code) of predictors that have a huge parameter or did not
-        converge.
+        """Return all levels (predictor, code) of predictors with a huge parameter or without
+        convergence.
 
-        A huge parameter has no finite optimum. It is a log odds against the first level, and either
-        of the two levels may lack rows, so all levels are returned. `converged` (m,) states whether
-        each predictor reached its optimum.
+        A huge parameter does not have a finite optimum. It is a log odds against the first level,
+        and either level may not have any rows, so all levels of the predictor are returned.
+        `converged` (m,) indicates whether the fit of each predictor converged.
         """
         layout = self.estimate.parameters.layout
         theta = self.estimate.parameters.theta
@@ -207,7 +209,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         return frozenset((i, code) for i in predictors for code in range(int(layout.n_levels[i])))
 
     def _scores_by_draw(self, rng: np.random.Generator) -> list[Scores]:
-        """Return a class score function for each of T draws of the parameters.
+        """Return a class score function for each of the T draws of the parameters.
 
         Each draw has its own class proportions (K,), from a Dirichlet distribution with the group
         sizes as parameters.
@@ -228,8 +230,9 @@ class BBLResults(FittedMachine, ClassifierResults):
             drawn_estimate = replace(estimate, log_z=draws.log_z[:, t], class_prior=drawn_shares[t])
 
             def energy_with_hidden(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-                """Return the energies (n, K) of rows, averaged over the hidden units, which are
-                appended as missing cells.
+                """Return the energies (n, K) of rows, averaged over hidden units.
+
+                The hidden units are appended to the rows as missing cells.
                 """
                 return energy(*draws.with_units(codes, missing))
 
@@ -266,8 +269,8 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @classmethod
     def _unpack(cls, meta: dict, arrays: dict[str, np.ndarray]) -> Self:
-        """Return the model from a file's content, made by `_pack`: names and options, and arrays by
-        name.
+        """Return the model from the content of a file, as stored by `_pack`: a dict of names and
+        options, and a dict of arrays.
         """
         return cls(**unpack(meta, arrays, classes=True))
 
@@ -294,15 +297,15 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
-        """The fit that a bootstrap refits and its weight in predictions: the fit itself, with
-        weight 1. Raises an OptionError if refits would omit an estimated temperature.
+        """The fit itself with weight 1, since it is the only fit that a bootstrap refits. Raises an
+        OptionError if refits would omit an estimated temperature.
         """
         self._check_calibration()
         return ((self, 1.0),)
 
     @property
     def _population_shares(self) -> np.ndarray:
-        """Class proportions (K,) that predictions assume: the priors, or the proportions in the
+        """Class proportions (K,) used for predictions: the priors, or the proportions in the
         training rows.
         """
         return self._shares_in_use
@@ -333,12 +336,12 @@ class BBLResults(FittedMachine, ClassifierResults):
         Returns
         -------
         Summary
-            Displays as text, HTML or LaTeX; has the attribute ``tables``. The tests are the
-            likelihood-ratio tests of eq. (27) of Woo & Wang (2022), one for each predictor
-            separately. A fit with a sampling design shows the tests of its own parameters instead,
-            and a fit with ``method="conditional"`` shows its coefficients with standard errors. A
-            fit with ``logits="adjacent"`` or ``"cumulative"`` shows its thresholds and one column
-            of effects, with standard errors if ``ridge=0``.
+            Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
+            The tests are the likelihood-ratio tests of eq. (27) of Woo & Wang (2022), one for each
+            predictor separately. A fit with a sampling design shows the tests of its own parameters
+            instead, and a fit with ``method="conditional"`` shows its coefficients with standard
+            errors. A fit with ``logits="adjacent"`` or ``"cumulative"`` shows its thresholds and
+            one column of effects, with standard errors if ``ridge=0``.
 
         Examples
         --------
@@ -420,8 +423,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         Returns
         -------
         DataFrame or Series
-            With the same index as `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a
-            group has that name); for ``type="class"`` only the predicted groups.
+            Predictions with the index of `newdata`: one column per group, followed by ``yhat`` (or
+            ``yhat_`` if a group has that name). For ``type="class"``, only the predicted groups.
 
         Raises
         ------
@@ -445,8 +448,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         return super(BBLResults, model).predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _classifier_facts(self) -> dict[str, Any]:
-        """Return the facts of the summary, values by title: machine, calibration, priors and
-        log-loss.
+        """Return the facts of the summary, as a dict of values by title: machine, calibration,
+        priors and log-loss.
         """
         facts = fit_facts(self)
         calibration = self.estimate.calibration
@@ -467,8 +470,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         )
 
     def _attribution(self) -> Attribution:
-        """Return the calibrated class scores as a constant (K,) plus a sum of terms: fields and
-        couplings in the zero-sum gauge.
+        """Return the calibrated class scores as a constant (K,) plus a sum of fields and couplings
+        in the zero-sum gauge.
         """
         estimate = self.estimate
         names = [label_text(name) for name in self.labels.names]
@@ -512,8 +515,8 @@ class BBLResults(FittedMachine, ClassifierResults):
             temperature = 1.0 if estimate.calibration is None else estimate.calibration.temperature
 
             def of_rows(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-                """Return the log densities (n, K, components) of the numeric predictors, times the
-                temperature.
+                """Return the log densities (n, K, components) of the numeric predictors, multiplied
+                by the temperature.
                 """
                 return temperature * location.component_densities(codes, missing)
 
@@ -535,10 +538,10 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @check_keywords
     def relevant(self) -> pd.DataFrame:
-        """Return the terms that predictions use: terms whose parameters differ between groups.
+        """Return the terms that affect predictions, i.e. whose parameters differ between groups.
 
         All other terms cancel exactly in class probabilities, so predictions do not depend on
-        predictors outside these terms. With ``relevance=``, they are the selected predictors and
+        predictors outside these terms. With ``relevance=``, these are the selected predictors and
         their interactions.
 
         Returns

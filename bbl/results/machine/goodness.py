@@ -52,7 +52,9 @@ SATURATED = "no test: no degrees of freedom"
 
 
 def _counts_and_residuals(tables: list[GroupCells]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return observed counts, fitted counts and Pearson residuals of all cells, group by group."""
+    """Return the observed counts, fitted counts and Pearson residuals of all cells, group by
+    group.
+    """
     observed, fitted = (
         np.concatenate([getattr(table, name) for table in tables])
         for name in ("observed", "fitted")
@@ -68,8 +70,8 @@ class GoodnessMixin(MachineResults):
     def goodness_of_fit(
         self, bootstrap: int = 0, seed: int | np.random.Generator | None = 0
     ) -> pd.DataFrame:
-        """Compare the observed and fitted counts of all cells by G2, Pearson's X2 and
-        Freeman-Tukey.
+        """Compare the observed and fitted counts of all cells by the G2, Pearson X2 and
+        Freeman-Tukey statistics.
 
         For ``method="ml"``. With a response, the statistics and their degrees of freedom are summed
         over the groups.
@@ -77,9 +79,9 @@ class GoodnessMixin(MachineResults):
         Parameters
         ----------
         bootstrap : int, default 0
-            Number of tables that are drawn from the fit and refitted, for p-values that are valid
-            with small expected counts or a penalty; the column ``test`` indicates when they are
-            needed.
+            Number of tables that are drawn from the fit and refitted. The resulting p-values are
+            valid with small expected counts or a penalty; the column ``test`` indicates when they
+            are needed.
         seed : int or numpy.random.Generator, default 0
             Seed for the bootstrap.
 
@@ -90,8 +92,9 @@ class GoodnessMixin(MachineResults):
             ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2``, with
             observed counts O and fitted counts E). Columns are ``value``, ``df``, ``p`` from the
             chi-square distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. The
-            degrees of freedom are the number of cells with a positive expected count, minus 1 and
-            minus the number of estimable parameters, so they are also correct if margins are zero.
+            degrees of freedom are the number of cells with a positive expected count, minus 1,
+            minus the number of estimable parameters. They are therefore also correct if some
+            margins are zero.
 
             The chi-square distribution is inaccurate if an expected count is below 1, or if more
             than a fifth of them are below 5 (Cochran 1954, Biometrics 10).
@@ -167,11 +170,12 @@ class GoodnessMixin(MachineResults):
         DataFrame
             One row for each combination of levels, with the last predictor varying fastest; with a
             response, one for each combination and group, which is named in the first column
-            ``group``. After the predictors come the ``observed`` and ``fitted`` counts and the
-            residuals ``pearson``, ``deviance`` (signed root of the cell's contribution to G2) and
-            ``adjusted`` (Haberman's: standard normal in large samples if the model holds).
-            ``adjusted`` is missing under a penalty, and in cells whose count the model always
-            reproduces. A column with the name of a predictor gets a trailing underscore.
+            ``group``. The columns of the predictors are followed by the ``observed`` and ``fitted``
+            counts and the residuals ``pearson``, ``deviance`` (signed root of the cell's
+            contribution to G2) and ``adjusted`` (Haberman's residuals, which are standard normal in
+            large samples if the model is correct). ``adjusted`` is missing with a penalty, and in
+            cells that the model always fits exactly. A column with the name of a predictor gets a
+            trailing underscore.
 
         Raises
         ------
@@ -227,12 +231,11 @@ class GoodnessMixin(MachineResults):
         """Draw a mosaic of the observed counts, shaded by the Pearson residuals of the fit, for
         ``method="ml"``.
 
-        The area of a tile is the count of its cell. The response, if any, and the predictors split
-        the tiles in turn: the first into columns (labelled below), the second into rows (left), the
-        third into columns (above), the fourth into rows (right). Red cells are observed more often
-        than the model expects; blue cells, which have a dashed edge, are observed less often. The
-        shading starts at 2 standard deviations of a Poisson count and becomes darker at 4 (Friendly
-        1994, JASA 89).
+        The area of a tile is the count of its cell. Tiles are split successively by the response,
+        if any, and the predictors: first into columns (labelled below), then into rows (left),
+        columns (above) and rows (right). Red cells are observed more often than expected under the
+        model. Blue cells, which have a dashed edge, are observed less often. The shading starts at
+        2 standard deviations of a Poisson count and becomes darker at 4 (Friendly 1994, JASA 89).
 
         Parameters
         ----------
@@ -278,7 +281,8 @@ class GoodnessMixin(MachineResults):
     def _group_tables(self, what: str) -> list[GroupCells]:
         """Return the observed and fitted counts of the cells of each group.
 
-        `what` is the call named in an OptionError or DataError if there are none.
+        `what` is the name of the call for the OptionError or DataError that is raised without such
+        counts.
         """
         # `refusals` maps unavailable features to reasons
         if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:

@@ -1,6 +1,4 @@
-"""Inference: tables of a fit's standard errors, intervals and tests, labelled by group, predictor
-and level.
-"""
+"""Inference: labelled tables of standard errors, intervals and tests of a fit."""
 
 from __future__ import annotations
 
@@ -112,8 +110,8 @@ class Inference(Estimates):
     contains the test of each row, or the reason why it is missing. A p-value is below 0.05 if and
     only if the 95 % interval excludes zero. Differences are tested using the rows of both groups
     being compared; with ``"pooled"``, these are a group's rows and the rows of all other groups.
-    Under a sampling design (`bbl.survey`), z follows a t distribution with the design's degrees of
-    freedom.
+    Under a sampling design (`bbl.survey`), z is replaced by a t statistic with the degrees of
+    freedom of the design.
 
     Parameters
     ----------
@@ -128,11 +126,11 @@ class Inference(Estimates):
     survey : SurveySample, optional
         The rows' sampling design.
     kept : KeptRows, optional
-        The same rows, if they are a random sample of the rows of a fit of data read in batches.
+        The same rows, if they are a random sample of the rows of data read in batches.
     numbers : NumberTests, optional
-        Tests of the means of numeric predictors, which the other arguments leave out.
+        Tests of the means of numeric predictors, which are not part of the other arguments.
     names : sequence
-        Names of all predictors, with the numeric ones.
+        Names of all predictors, including numeric predictors.
 
     Attributes
     ----------
@@ -188,8 +186,8 @@ class Inference(Estimates):
 
     @property
     def _errors_note(self) -> str:
-        """Sentence on the source of the standard errors, and on the random sample of the rows that
-        they come from, if they depend on it.
+        """Sentence on the source of the standard errors and, if they are based on a random sample
+        of the rows, on this sample.
         """
         kept = self._kept
         if kept is None:
@@ -214,12 +212,12 @@ class Inference(Estimates):
 
     @property
     def sampling_error(self) -> pd.Series:
-        """Relative error of each standard error that comes from a random sample of the rows; 0 if
-        all rows were used.
+        """Relative error of each standard error that is estimated from a random sample of the rows;
+        0 if all rows were used.
 
         A fit of data read in batches keeps a sample of each group with over 500,000 rows. The error
-        is that of the scores of independently drawn rows; the errors of the Hessians, and the gain
-        from the exact counts of levels, nearly cancel.
+        is computed from the scores of independently drawn rows. The errors of the Hessians and the
+        gain from exact counts of levels are ignored, because they nearly cancel.
 
         Examples
         --------
@@ -240,12 +238,14 @@ class Inference(Estimates):
 
     @cached_property
     def _covariances(self) -> Covariances:
-        """Sandwich covariances of each group's penalised estimates."""
+        """Sandwich covariances of the penalised estimates of each group."""
         return Covariances(self._sample, self._estimate, self._engine, self._survey, self._kept)
 
     def _fitted(self, g: int) -> Fitted | None:
-        """Return the fit number `g` (the pooled fit is the last) of all rows, if only a random
-        sample of them is available; otherwise None.
+        """Return fit number `g` to all rows if only a random sample of the rows is available,
+        otherwise None.
+
+        The pooled fit is the last.
         """
         fits = self._estimate.fits
         if self._kept is None:
@@ -291,7 +291,7 @@ class Inference(Estimates):
 
     @cached_property
     def _pooled_evidence(self) -> Evidence:
-        """The evidence of all rows as one group."""
+        """Evidence of all rows pooled into one group."""
         parameters = self._parameters
         # start of the unpenalised fit, even without a penalised pooled fit
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
@@ -306,7 +306,9 @@ class Inference(Estimates):
 
     @cached_property
     def _pooled_tests(self) -> list[Comparison]:
-        """For each group: tests of the differences between its parameters and the pooled fit's."""
+        """For each group: tests of the differences between its parameters and the pooled
+        parameters.
+        """
         return compare_pooled(self._group_evidence, self._pooled_evidence)
 
     @cached_property
@@ -325,8 +327,8 @@ class Inference(Estimates):
         return resolve_of(of, list(self._labels.groups), self._parameters.pooled is not None)
 
     def _comparisons(self, of: Compared) -> list[Comparison]:
-        """Return the tests of the parameters that `of` selects: one `Comparison` per group, or one
-        for a pair.
+        """Return the tests of the selected parameters: one `Comparison` per group, or one for a
+        pair.
         """
         selection = self._selection(of)
         if not self._parameters.layout.size:  # all predictors are numeric
@@ -370,7 +372,7 @@ class Inference(Estimates):
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error of every parameter; missing if there is none."""
+        """Standard error of every parameter; missing if not available."""
         # computed without the tests, intervals and differences of `table`
         frame = estimate_table(self._labels, self._parameters, "group")
         kinds = _joined([comparison.verdict for comparison in self._comparisons("group")])
@@ -378,7 +380,9 @@ class Inference(Estimates):
         return labelled(frame, "se")
 
     def _has_se(self, kinds: np.ndarray) -> np.ndarray:
-        """Return which parameters have a standard error, from the kinds of their tests."""
+        """Return a mask of the parameters that have a standard error, given the kinds of their
+        tests.
+        """
         # `Kind` is an integer: WALD < EXACT < FEW (too few rows for a test) < all kinds without a
         # standard error. Under a sampling design there are no exact tests: parameters with too few
         # rows have an se but no test
@@ -403,8 +407,8 @@ class Inference(Estimates):
             ``predictor``, ``level``, ``predictor2``, ``level2``), then ``estimate``, ``se``, ``z``
             (``t`` under a sampling design), ``p``, ``lower``, ``upper`` and ``test``: ``"Wald"``,
             ``"exact"`` or ``"exact (mid-p)"`` (without z), or the reason why the parameter is not
-            tested. With a penalty, ``estimate`` and ``se`` come from the penalised fit; ``z``,
-            ``p`` and the limits come from an unpenalised fit.
+            tested. With a penalty, ``estimate`` and ``se`` refer to the penalised fit, and ``z``,
+            ``p`` and the limits to an unpenalised fit.
 
         Examples
         --------
@@ -444,7 +448,9 @@ class Inference(Estimates):
 
     def _intercept_covariance(self) -> np.ndarray:
         """Return the covariance (K, K) of the intercepts of a joint fit, relative to the reference
-        group; NaN for intercepts that are not determined.
+        group.
+
+        It is NaN for intercepts that are not identified.
         """
         influence = self._joint_tests.influence
         if self._survey is None:
@@ -461,8 +467,9 @@ class Inference(Estimates):
         return out
 
     def _intercepts(self) -> pd.DataFrame:
-        """Return the intercepts of a joint fit: a row for each group except the reference, with the
-        columns ``group``, ``estimate``, ``se``, ``p`` and the statistic.
+        """Return the intercepts of a joint fit, with a row for each group except the reference.
+
+        The columns are ``group``, ``estimate``, ``se``, ``p`` and the test statistic.
         """
         influence = self._joint_tests.influence
         reference = influence.reference
@@ -489,8 +496,10 @@ class Inference(Estimates):
         )
 
     def _coefficients(self) -> pd.DataFrame:
-        """Return all coefficients of a joint fit in the layout of a regression table, intercepts
-        first: a row for each coefficient of each group except the reference.
+        """Return all coefficients of a joint fit as a regression table.
+
+        The intercepts are followed by a row for each coefficient of each group except the
+        reference.
         """
         table = self.table()
         parts = []
@@ -574,8 +583,8 @@ class Inference(Estimates):
         )
 
     def verdicts(self, of: Compared = "group") -> pd.Series:
-        """Return the column ``test`` of `table`: each parameter's test, or the reason why it is not
-        tested.
+        """Return the column ``test`` of `table`: the test of each parameter, or the reason why it
+        is not tested.
 
         Examples
         --------
@@ -594,9 +603,9 @@ class Inference(Estimates):
         """Return penalised likelihood ratio tests and profile limits, with ``ridge="firth"``.
 
         A test compares the maxima of the penalised likelihood with and without the parameter fixed
-        at 0; the limits are the values at which such a test has the p-value ``1 - level``. If
-        groups are separated, the likelihood is far from symmetric, and these limits keep their
-        coverage where Wald limits do not (Heinze & Schemper 2002, Statistics in Medicine 21).
+        at 0; the limits are the values at which such a test has the p-value ``1 - level``. With
+        separated groups, the likelihood is highly asymmetric. Profile limits then have better
+        coverage than Wald limits (Heinze & Schemper 2002, Statistics in Medicine 21).
 
         Parameters
         ----------
@@ -672,10 +681,10 @@ class Inference(Estimates):
     def tests(self, of: Compared = "group") -> pd.DataFrame:
         """Return joint tests that all fields of a predictor, or all couplings of a pair, are zero.
 
-        For numeric predictors, the rows that follow test means: of a number, whether its mean at
-        the reference levels differs between two groups; of a predictor and a number, whether its
-        levels have no effect on the mean (``of="group"``) or the same one in two groups. These
-        Wald tests do not assume normal distributions.
+        Further rows test the means of numeric predictors. For a numeric predictor, the hypothesis
+        is that its mean at the reference levels is equal in two groups. For a pair of a categorical
+        and a numeric predictor, it is that the levels do not affect the mean (``of="group"``) or
+        have the same effect in two groups. These Wald tests do not assume a normal distribution.
 
         Parameters
         ----------
@@ -686,12 +695,13 @@ class Inference(Estimates):
         DataFrame
             ``group``, ``predictor``, ``predictor2`` (missing for fields; if there are terms of
             three predictors, these are preceded by ``order`` and followed by ``predictor3``),
-            ``chisq``, ``df``, ``p``, ``p_holm`` and ``p_bh`` (p adjusted by Holm and by
-            Benjamini-Hochberg within each group, over the tested predictors or the tested
-            interactions, with numbers and without), and ``test``: ``"Wald"``, ``"exact"`` or
-            ``"exact (mid-p)"``, followed by the number of tested parameters if some of the term
-            cannot be tested; or the reason why the term is not tested. An exact test has no
-            ``chisq``, and does not require a finite estimate.
+            ``chisq``, ``df``, ``p``, ``p_holm`` and ``p_bh`` (p adjusted by the Holm and
+            Benjamini-Hochberg methods within each group, separately for predictors and
+            interactions, and separately for terms with and without numeric predictors), and
+            ``test``: ``"Wald"``, ``"exact"`` or ``"exact (mid-p)"``, followed by the number of
+            tested parameters if some parameters of the term cannot be tested; or the reason why the
+            term is not tested. Exact tests do not have a ``chisq`` and do not require finite
+            estimates.
 
         Examples
         --------
@@ -711,8 +721,10 @@ class Inference(Estimates):
         return pd.concat([part for part in parts if len(part)] or parts[:1], ignore_index=True)
 
     def _number_tests(self, of: Compared) -> list[pd.DataFrame]:
-        """Return the rows of `tests` for numeric predictors; an empty list without any, and for
-        differences from the pooled fit, which has none.
+        """Return the rows of `tests` for numeric predictors.
+
+        The list is empty without numeric predictors, and for differences from the pooled fit, which
+        does not include them.
         """
         numbers = self._numbers
         selection = self._selection(of)
@@ -744,7 +756,7 @@ class Inference(Estimates):
         return tables
 
     def _term_tests(self, of: Compared) -> pd.DataFrame:
-        """Return the rows of `tests` for predictors with levels."""
+        """Return the rows of `tests` for categorical predictors."""
         if not self._parameters.layout.size:
             return pd.DataFrame(columns=TEST_COLUMNS)
         groups = selection_names(of, list(self._labels.groups))
@@ -782,11 +794,10 @@ class Inference(Estimates):
         Returns
         -------
         DataFrame
-            The columns of `table` without ``term``, for each free coupling of the terms with
-            scores. Predictors whose scores are multiplied by the slope have no ``level``.
-            ``estimate``, ``se`` and the limits are per unit of the scores: for two predictors with
-            scores 0, 1, 2, ... the estimate is the log odds ratio of neighbouring levels. Empty
-            without level scores.
+            The columns of `table` except ``term``, with a row for each free coupling of the terms
+            with scores. The ``level`` of predictors with scores is missing. ``estimate``, ``se``
+            and the limits are per unit of the scores: for two predictors with scores 0, 1, 2, ...
+            the estimate is the log odds ratio of neighbouring levels. Empty without level scores.
 
         Examples
         --------
@@ -835,8 +846,8 @@ class Inference(Estimates):
         return names
 
     def summary_tests(self, of: Compared = "group") -> pd.DataFrame:
-        """Return `tests` of predictors with levels, with the column ``odds_ratio`` of exact tests,
-        for printing.
+        """Return `tests` of categorical predictors for printing, with the column ``odds_ratio`` for
+        exact tests.
 
         Examples
         --------
@@ -852,10 +863,10 @@ class Inference(Estimates):
 
     @check_keywords
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interactions with their tests, strongest first; see ``fit.interactions()``.
+        """Return the interactions with their tests, strongest first (see ``fit.interactions()``).
 
-        With `apc`, the average product correction is subtracted from the strengths: the product of
-        the mean strengths of both predictors, divided by the overall mean.
+        With `apc`, the average-product correction is subtracted from the strengths. It is the
+        product of the mean strengths of both predictors divided by the overall mean.
 
         Examples
         --------
@@ -901,7 +912,7 @@ class Inference(Estimates):
     def _joint_wald_test(
         self, is_tested: np.ndarray, contrasts: np.ndarray
     ) -> tuple[float, int, list[tuple[int, int]]]:
-        """Test that combinations of some parameters are zero in all groups, by their unpenalised
+        """Test that combinations of some parameters are zero in all groups, using unpenalised
         estimates.
 
         Parameters
@@ -909,12 +920,12 @@ class Inference(Estimates):
         is_tested : ndarray of bool, shape (size,)
             The q parameters in the combinations.
         contrasts : ndarray, shape (q, r)
-            A column for each combination.
+            Coefficients of each combination (column).
 
         Returns
         -------
         statistic : float
-            Of the chi-square test; nan if some parameter has no Wald test.
+            Statistic of the chi-square test; nan if some parameter does not have a Wald test.
         df : int
         refused : list of (int, int)
             Group number and position of each parameter without a Wald test.
@@ -939,7 +950,7 @@ class Inference(Estimates):
 
     @check_keywords
     def summary(self, of: Compared = "group", level: float = 0.95) -> Summary:
-        """Return one summary of the parameters with their tests and of the joint tests.
+        """Return a summary of the parameters with their tests and of the joint tests.
 
         Parameters
         ----------
@@ -949,8 +960,8 @@ class Inference(Estimates):
         Returns
         -------
         Summary
-            Displays as text (the 20 parameters with the smallest p, in increasing order), HTML or
-            LaTeX; ``.tables`` contains all parameters.
+            Can be displayed as text (the 20 parameters with the smallest p, in increasing order),
+            HTML or LaTeX; ``.tables`` contains all parameters.
 
         Examples
         --------
@@ -977,8 +988,9 @@ class Inference(Estimates):
 
 
 def _adjusted(p: np.ndarray, m: int) -> dict[str, np.ndarray]:
-    """Return the p-values of m predictors, then of their interactions, adjusted for multiple
-    testing of the predictors and of the interactions.
+    """Return adjusted p-values of m predictors, followed by their interactions.
+
+    Predictors and interactions are adjusted separately for multiple testing.
     """
     return {
         column: np.concatenate([adjust(p[:m], method), adjust(p[m:], method)])
@@ -987,5 +999,5 @@ def _adjusted(p: np.ndarray, m: int) -> dict[str, np.ndarray]:
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """Return arrays in one; an empty array for none."""
+    """Concatenate arrays; the result is empty for an empty sequence."""
     return np.concatenate(parts) if parts else np.zeros(0)

@@ -15,7 +15,7 @@ __all__ = ["GraphMixin"]
 
 
 class GraphMixin(MachineResults):
-    """The graph of interacting predictors, for other programs."""
+    """Exports the graph of interacting predictors."""
 
     @check_keywords
     @of_categories
@@ -28,8 +28,8 @@ class GraphMixin(MachineResults):
         networkx.MultiGraph
             Nodes are the predictors. Edges, keyed by group, have the attributes ``group`` and
             ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as in
-            `interactions`; pairs with strength 0 have no edge. A term of three or more predictors
-            does not have its own edge, but contributes to the strengths of its pairs; see `terms`.
+            `interactions`; pairs with strength 0 are omitted. Terms of three or more predictors do
+            not have their own edges, but contribute to the strengths of their pairs (see `terms`).
             To export the graph to Gephi, Cytoscape or igraph, call
             ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")``: the
             attribute ``edge`` is a unique name for each edge, as GraphML requires.
@@ -100,8 +100,8 @@ class GraphMixin(MachineResults):
         return "\n".join(["graph {", *lines, "}"])
 
     def _interacting_pairs(self) -> Iterator[tuple[Hashable, Hashable, Hashable, float]]:
-        """Yield (group, predictor, other predictor, strength) for each pair with a coupling, group
-        by group.
+        """Yield (group, predictor, other predictor, strength) for each interacting pair, group by
+        group.
         """
         # `pairs` (P, 2) are the positions of interacting predictors, `theta` (size,) the parameters
         # of a group

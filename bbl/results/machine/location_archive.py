@@ -1,4 +1,4 @@
-"""Pack a location model into arrays of a model file and an entry of its dict, and unpack it."""
+"""Convert a location model to the arrays and dict entries of a model file, and back."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOCATION_TABLE = {
 
 
 def pack_location(location: Location | None) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return (entries of the dict, arrays by name); both are empty without a location model."""
+    """Return the dict entries and the arrays by name; both are empty without a location model."""
     if location is None:
         return {}, {}
     model = location.model
@@ -62,8 +62,9 @@ def pack_location(location: Location | None) -> tuple[dict[str, Any], dict[str, 
 
 
 def unpack_location(meta: dict, arrays: dict[str, np.ndarray], design: Design) -> Location | None:
-    """Return what `pack_location` stored; raises a ValueError for values that it cannot have
-    stored.
+    """Return the location model stored by `pack_location`.
+
+    Raises a ValueError for invalid values.
     """
     if "location_partners" not in arrays:
         if design.is_number.any() and design.regressors is None:

@@ -1,5 +1,5 @@
-"""MachineResults: fitted Boltzmann machines with or without classes, with their parameters, ln Z,
-energies and standard errors.
+"""MachineResults: parameters, ln Z, energies and standard errors of fitted Boltzmann machines with
+or without classes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ Result = TypeVar("Result")
 
 
 def of_categories(method: Callable[..., Result]) -> Callable[..., Result]:
-    """Make a method apply to the fit without its numeric predictors, which are averaged over."""
+    """Decorate a method that ignores numeric predictors: it is applied to the fit averaged over
+    them.
+    """
 
     @wraps(method)
     def on_part(self: MachineResults, *args: Any, **keywords: Any) -> Result:
@@ -71,8 +73,8 @@ def of_categories(method: Callable[..., Result]) -> Callable[..., Result]:
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
-    """Fitted Boltzmann machines, one for each response group or, without a response, only one;
-    see `BBLResults`.
+    """Fitted Boltzmann machines: one for each response group, or a single one without a
+    response.
     """
 
     engine: Engine  # the inference method and its options
@@ -92,7 +94,7 @@ class MachineResults(ModelResults):
     @property
     @abstractmethod
     def _population_shares(self) -> np.ndarray:
-        """Class proportions (K,) that predictions assume."""
+        """Class proportions (K,) used for predictions."""
 
     @property
     def params(self) -> pd.Series:
@@ -121,13 +123,13 @@ class MachineResults(ModelResults):
 
     @property
     def converged(self) -> bool:
-        """Whether every predictor in every group reached its optimum."""
+        """Whether the fit of every predictor in every group converged."""
         return self.estimate.converged
 
     @property
     def history(self) -> pd.DataFrame:
-        """Convergence of the fits: a row for each record of each group (and of the pooled fit), as
-        named in ``group``.
+        """Convergence history: a row for each record of each group (and of the pooled fit),
+        identified by the column ``group``.
 
         With ``method="pvi"``: ``iteration``, ``gradient`` (root mean square of the gradient with
         respect to the means of the standardised parameters), ``change`` (relative change of the
@@ -136,7 +138,8 @@ class MachineResults(ModelResults):
         Raises
         ------
         DataError
-            If the method keeps no records, or the model was loaded from a file, which has none.
+            If the method does not record the history, or the model was loaded from a file, which
+            does not contain it.
         """
         names = [*self.labels.groups, "pooled"]
         # a run's `history` is a dict of columns; there may be one more name than runs
@@ -162,10 +165,10 @@ class MachineResults(ModelResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of parameters of all groups; with ``method="ml"``, only of estimable parameters,
-        that is, their rank.
+        """Number of parameters of all groups; with ``method="ml"``, the number of estimable
+        parameters (the rank).
 
-        The rank of a group is below its number of parameters if margins are empty. With
+        The rank of a group is less than its number of parameters if margins are empty. With
         ``method="conditional", ridge=0`` this is the rank of the design, as in R's `glm`, which
         includes levels that separate groups.
         """
@@ -228,12 +231,12 @@ class MachineResults(ModelResults):
         return Coefficients(self.labels, self.estimate.parameters)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: the call with a text, and tables of the coefficients."""
+        """Return the call with a text, and the tables of coefficients, for display in notebooks."""
         text, sections = self.coef()._notebook()
         return f"{self.call}\n\n{text}", sections
 
     def tidy(self) -> pd.DataFrame:
-        """Return all coefficients as a long frame, one row each.
+        """Return all coefficients as a frame in long format, with one row per coefficient.
 
         Examples
         --------
@@ -250,14 +253,14 @@ class MachineResults(ModelResults):
     @property
     @of_categories
     def terms(self) -> pd.DataFrame:
-        """The parameters of each group with their terms: one row per parameter, not per term.
+        """Parameters of each group with their terms, one row per parameter.
 
-        ``weight`` is the parameter itself, a field or a coupling at these ``levels`` of the term's
-        ``predictors``, ``order`` is their number, and ``strength`` is the Frobenius norm of the
-        term in the zero-sum gauge. In each group the strongest terms come first and single
-        predictors last. ``method="shbm"`` adds ``votes``, the number of predictors whose regression
-        has the term, and ``node_weights``, the weights in these regressions (missing where a
-        regression lacks the term).
+        ``weight`` is the parameter, a field or coupling at the ``levels`` of the term's
+        ``predictors``; ``order`` is the number of predictors; and ``strength`` is the Frobenius
+        norm of the term in the zero-sum gauge. Within each group, terms are sorted by decreasing
+        strength, and single predictors come last. ``method="shbm"`` adds ``votes``, the number of
+        predictors whose regression includes the term, and ``node_weights``, the weights in these
+        regressions (missing if a regression does not include the term).
         """
         chosen_terms = None
         # arrays "votes" (K, size) and "nodes" (K, order, size), the weights by regression
@@ -277,7 +280,7 @@ class MachineResults(ModelResults):
     @property
     @of_categories
     def order_counts(self) -> pd.DataFrame:
-        """Number of terms of each order in each group."""
+        """Number of terms by group and order."""
         return order_counts(self.labels, self.estimate.parameters.layout, self._has_parameter)
 
     @property
@@ -292,8 +295,8 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _energy(self) -> Callable:
-        """Function from codes and missing cells, both (n, m), to energies (n, K) at the estimates
-        (means of draws).
+        """Function that maps codes and missing cells, both (n, m), to energies (n, K) at the
+        estimates (with draws, at their means).
         """
         return replace(self.estimate, predictive=None).energy()
 
@@ -306,13 +309,13 @@ class MachineResults(ModelResults):
 
     @property
     def _hidden(self) -> Predictive | None:
-        """Posterior draws of machines with hidden units; None for machines without them."""
+        """Posterior draws of machines with hidden units; None without hidden units."""
         draws = self.estimate.predictive
         return None if draws is None or not draws.hidden else draws
 
     def _with_point_estimate(self, draws: str) -> Self:
-        """Return the model that averages predictions over posterior draws ("all"), or uses the mean
-        of the draws ("mean").
+        """Return the model with predictions averaged over posterior draws ("all") or at their mean
+        ("mean").
         """
         if choice("draws", draws, ("all", "mean")) == "all":
             return self
@@ -331,10 +334,11 @@ class MachineResults(ModelResults):
         return model
 
     def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, log-probabilities if K = 1; see
-        `Estimate.class_scores`.
+        """Return the class scores (n, K) of encoded rows, or their log-probabilities if K = 1.
 
-        Raises a DataError for a row in a cell that cannot occur in any of several groups.
+        See `Estimate.class_scores`.
+
+        Raises a DataError for a row in a cell that cannot occur in any group, if there are several.
         """
         support = self.estimate.parameters.layout.support
         if support is not None and len(self.labels.groups) > 1:
@@ -378,10 +382,11 @@ class MachineResults(ModelResults):
             )
 
     def _log_likelihood_of(self, rows: Rows) -> float:
-        """Return ``sum_k w_k (E_y(x_k) - ln Z_y)`` for rows k with group y and weight w_k; missing
-        cells are averaged over.
+        """Return the log-likelihood ``sum_k w_k (E_y(x_k) - ln Z_y)`` of rows k with group y and
+        weight w_k.
 
-        For groups that are fitted jointly, it is the sum of ``w_k ln P(y | x_k)``.
+        Missing cells are averaged over. For a joint fit of all groups, the result is the sum of
+        ``w_k ln P(y | x_k)``.
         """
         self._check_likelihood()
         if self.engine.joint:
@@ -415,14 +420,15 @@ class MachineResults(ModelResults):
         return float(rows.weights @ (group_energy - self.estimate.log_z[rows.response]))
 
     def logLik(self) -> LogLikelihood:
-        """Return the log-likelihood of the training rows; its ``df`` is the number of parameters of
-        all groups.
+        """Return the log-likelihood of the training rows.
+
+        Its attribute ``df`` is the number of parameters of all groups.
 
         With ``missing="marginal"``, missing predictors are averaged over.
 
-        An approximate ln Z (`log_z` "half", "pseudo" or "mf") has an unknown error, which may add
-        up to thousands over the rows: the printed value is then marked, and `aic` and `bic` raise
-        an error.
+        An approximate ln Z (`log_z` "half", "pseudo" or "mf") has an unknown error, which may
+        amount to thousands when summed over the rows. The printed value is then marked as
+        approximate, and `aic` and `bic` raise an error.
 
         Raises
         ------
@@ -447,7 +453,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _inference(self) -> Inference:
-        """Inference of methods with likelihood equations, from the rows of ``rows="auto"``."""
+        """Inference for methods with likelihood equations, with ``rows="auto"``."""
         return self._inference_from("auto")
 
     def _inference_from(self, rows: str | int) -> Inference:
@@ -492,14 +498,14 @@ class MachineResults(ModelResults):
         )
 
     def _without_numbers(self, kept: KeptRows) -> KeptRows:
-        """Return kept rows with integer codes of the predictors that are not numeric."""
+        """Return the kept rows with integer codes of the predictors that are not numeric."""
         location = self.estimate.location
         if location is None or kept.sample.codes.dtype.kind != "f":
             return kept
         return replace(kept, sample=location.model.without_numbers(kept.sample))
 
     def _sample_for_errors(self) -> Sample:
-        """Return the random sample of the rows that standard errors of effects come from."""
+        """Return the random sample of the rows used for standard errors of effects."""
         kept = cast(KeptRows, self._kept)
         return kept.thinned(AUTO_ROWS, self.design.n_levels).sample
 
@@ -512,20 +518,18 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _posterior(self) -> PosteriorInference:
-        """Inference of methods with a posterior."""
+        """Inference for methods with a posterior."""
         return PosteriorInference(self.labels, self.estimate, self.engine)
 
     @cached_property
     def _contrasts(self) -> DifferenceInference:
-        """Inference of methods that fit all groups jointly, with a penalty."""
+        """Inference for penalised joint fits of all groups."""
         part = self._categorical
         return DifferenceInference(part.labels, part.estimate, self.engine, part._checked_rows())
 
     @cached_property
     def _categorical(self) -> Self:
-        """This fit without its numeric predictors, which are averaged over; the fit itself if it
-        has none.
-        """
+        """This fit averaged over its numeric predictors, or the fit itself if it has none."""
         location = self.estimate.location
         if location is None:
             return self
@@ -562,14 +566,14 @@ class MachineResults(ModelResults):
         return None if location is None else location.model
 
     def _testable_rows(self) -> Sample:
-        """Return the training rows without numeric predictors; see `_checked_rows`."""
+        """Return the training rows without numeric predictors (see `_checked_rows`)."""
         return self._categorical._checked_rows()
 
     def _checked_rows(self) -> Sample:
-        """Return the training rows; raises a DataError if a group has none, or if weights are
-        neither counts nor survey weights.
+        """Return the training rows, after checking that they can be used for tests.
 
-        Raises an OptionError if predictors were selected on the same rows.
+        Raises a DataError if a group has no rows, or if weights are neither counts nor survey
+        weights. Raises an OptionError if predictors were selected on the same rows.
         """
         self._check_testable()
         rows = self._all_rows()
@@ -579,7 +583,7 @@ class MachineResults(ModelResults):
         return rows
 
     def _read_all_rows(self, kept: KeptRows) -> KeptRows:
-        """Return all training rows, read again and encoded, instead of the sample `kept`.
+        """Read and encode all training rows again, and return them instead of the sample `kept`.
 
         Raises a DataError if the data cannot be read again or have changed, and a MemoryError if
         the codes of all rows do not fit into memory.
@@ -614,8 +618,9 @@ class MachineResults(ModelResults):
         return replace(kept, sample=sample.rows(order), expansion=None)
 
     def _countable_rows(self) -> Sample:
-        """Return the training rows, or the random sample that the fit keeps; raises errors like
-        `_testable_rows`.
+        """Return the training rows, or the random sample that the fit keeps.
+
+        Raises the same errors as `_testable_rows`.
         """
         if self._kept is None:
             return self._testable_rows()
@@ -676,15 +681,16 @@ class MachineResults(ModelResults):
 
     @cached_property
     def posterior(self) -> PosteriorDraws:
-        """The draws from the posterior, with ``.summary()`` and ``.plot()``; for
+        """Draws from the posterior, with the methods ``.summary()`` and ``.plot()``; for
         ``method="bayes"``.
         """
         return PosteriorDraws._of(self.labels, self.estimate, self.engine)
 
     @property
     def _sampling_design(self) -> str | None:
-        """The summary's text on the sampling design, or None if there is no design; a file without
-        rows still contains this text.
+        """Text of the summary on the sampling design, or None without a design.
+
+        Model files without rows also contain this text.
         """
         if self.survey is None:
             return None if self._stored is None else self._stored.sampling_design
@@ -692,14 +698,16 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _sections(self) -> list[Section]:
-        """Tables of tests for the summary, from the model's file if it contains them."""
+        """Tables of tests for the summary; loaded from the model file if it contains them."""
         # `self._stored` has summaries of the training rows for a model from a file, else None
         stored = None if self._stored is None else self._stored.sections
         return self._test_sections() if stored is None else stored
 
     def _test_sections(self) -> list[Section]:
-        """Return the sections of joint tests of fields and couplings; none without tests or for
-        large models. For an ordered response, thresholds and effects come first.
+        """Return the sections with joint tests of fields and couplings.
+
+        The list is empty without tests and for large models. For an ordered response, it begins
+        with thresholds and effects.
         """
         is_ordinal = self.engine.is_ordinal and self.estimate.parameters.layout.size > 0
         if is_ordinal and not self.engine.has_tests:

@@ -32,7 +32,7 @@ MIN_DRAWS = 100
 
 @dataclass(frozen=True)
 class ChainOptions:
-    """Unchecked arguments of `mcSample`, where they are documented."""
+    """Arguments of `mcSample`, before validation."""
 
     nsteps: int
     nchains: int
@@ -43,7 +43,7 @@ class ChainOptions:
 
 
 def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
-    """Run the chains of all groups of a fit; called directly by public functions."""
+    """Run the chains of all groups of a fit. Called directly by public functions."""
     nsteps = integer("nsteps", options.nsteps, 1)
     thin = integer("thin", options.thin, 1)
     nchains = integer("nchains", options.nchains, 1)
@@ -127,7 +127,7 @@ def sample_chains(fit: MachineResults, options: ChainOptions) -> SampleResults:
 
 
 def _warn_unmixed(rhat: pd.Series) -> None:
-    """Warn about groups with a split R-hat (a Series by group) above MAX_RHAT."""
+    """Warn if the split R-hat (a Series by group) exceeds MAX_RHAT in any group."""
     unmixed = rhat[rhat > MAX_RHAT]
     if len(unmixed):
         shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
@@ -142,10 +142,10 @@ def _warn_unmixed(rhat: pd.Series) -> None:
 
 
 def _decode_draws(draws: np.ndarray, varies: np.ndarray, labels: Labels) -> pd.DataFrame:
-    """Return draws, codes with shape (chains, draws, varying predictors), as a frame of levels of
-    all m predictors.
+    """Return draws as a frame with the levels of all m predictors.
 
-    `varies`, a mask (m,), marks the predictors with several levels; the others stay at code 0.
+    The draws are codes (chains, draws, varying predictors). `varies` (m,) marks the predictors with
+    several levels; the other predictors have code 0.
     """
     codes = np.zeros((draws.shape[0] * draws.shape[1], len(varies)), dtype=np.intp)
     codes[:, varies] = draws.reshape(len(codes), -1)

@@ -1,5 +1,6 @@
-"""Likelihood ratio test of nested Boltzmann machines. Error messages complete the entry "no test:
-..." in a table of `bbl.anova`, whose columns AIC, BIC and clAIC are the criteria that they mention.
+"""Likelihood ratio test of nested Boltzmann machines. Error messages are printed after "no test: "
+in the table of `bbl.anova`. The criteria that they mention are the columns AIC, BIC and clAIC of
+this table.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     """Return the test of two nested fits: ``df``, ``test`` (its name, or the reason why it is
     missing), ``ratio`` and ``p``.
 
-    ``ratio`` is absent if terms are tested one by one; ``ratio`` and ``p`` are absent if there is
-    no test. Raises a DataError or OptionError if the fits are not nested, have different complete
-    rows, are not both machines, or have no likelihood equations.
+    ``ratio`` is omitted if terms are tested one by one; ``ratio`` and ``p`` are omitted without a
+    test. Raises a DataError or OptionError if the fits are not nested, have different complete
+    rows, are not both Boltzmann machines, or do not have likelihood equations.
     """
     if isinstance(other, MachineResults):
         if differ_in_numbers(fit, other):
@@ -91,9 +92,10 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
 def _wald_test(
     large: MachineResults, is_shared: np.ndarray, small_scores: Scores | None
 ) -> dict[str, float | int | str]:
-    """Return the joint Wald test of the couplings that the smaller fit lacks, if only a random
-    sample of the rows is available; `is_shared` (T,) is whether it has each term, and
-    `small_scores` are its level scores.
+    """Return a joint Wald test of the couplings that are not in the smaller fit.
+
+    This test is used if only a random sample of the rows is available. `is_shared` (T,) marks the
+    terms of the smaller fit, and `small_scores` contains its level scores.
     """
     from scipy.special import chdtrc
 
@@ -120,10 +122,10 @@ def _wald_test(
 
 
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
-    """Return the reason why the exact likelihood ratio is unreliable, as the end of a text; empty
-    if no margin is too sparse.
+    """Return the reason why the exact likelihood ratio is unreliable, as the end of a sentence.
 
-    ``tests.sparse`` is a margin with too few rows: its predictors ``scope`` and its ``group``.
+    The result is empty if no margin is too sparse. ``tests.sparse`` describes a margin with too few
+    rows by its predictors ``scope`` and its ``group``.
     """
     if tests.sparse is None:
         return ""
@@ -140,8 +142,8 @@ def _conditional_ratio_test(
     """Return the likelihood ratio test of two joint fits; the larger fit may have more predictors.
 
     Degrees of freedom are the difference in the number of parameters. Parameters that separate
-    groups are counted, because they increase the likelihood; parameters of levels that never occur
-    are not. Raises a DataError or OptionError if the fits are not nested.
+    groups are counted, because they increase the likelihood. Parameters of levels that never occur
+    are not counted. Raises a DataError or OptionError if the fits are not nested.
     """
     from scipy.stats import chi2
 
@@ -257,7 +259,7 @@ def _order_by_logits(
 ) -> tuple[MachineResults, MachineResults]:
     """Return the fit with nominal logits and the fit with adjacent logits.
 
-    Raises a DataError or OptionError if one of the fits has other logits.
+    Raises a DataError or OptionError if one of the fits uses different logits.
     """
     by_logits = {_logits(fit): fit for fit in (one, other)}
     if "cumulative" in by_logits:
@@ -281,10 +283,10 @@ def _order_by_logits(
 def _in_larger_layout(
     small: MachineResults, large: MachineResults, columns_in_large: list[int]
 ) -> np.ndarray:
-    """Return the coefficients (K, 1 + size) of a joint fit in the layout of a larger one, with 0
-    for parameters that are not in the smaller fit.
+    """Return the coefficients (K, 1 + size) of a joint fit in the layout of a larger fit.
 
-    `columns_in_large` are the positions of its predictors in the larger fit.
+    Parameters that are not in the smaller fit are 0. `columns_in_large` contains the positions of
+    its predictors in the larger fit.
     """
     coefficients = small._inference._joint_tests.influence.coefficients
     small_layout = small.estimate.parameters.layout
@@ -301,7 +303,7 @@ def _in_larger_layout(
 
 
 def _check_has_p_value(p: float) -> None:
-    """Raise a DataError if the test of Rao & Scott has no p-value."""
+    """Raise a DataError if the p-value of the Rao-Scott test is not available."""
     if np.isnan(p):
         raise DataError(
             "the sampling design has too few clusters or replicates for a test.",
@@ -310,8 +312,8 @@ def _check_has_p_value(p: float) -> None:
 
 
 def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
-    """Return the first term without a test, its group and the reason, and the number of further
-    such terms, as text.
+    """Describe the first term without a test, its group and the reason, and the number of other
+    terms without a test.
     """
     group, scope, kind = tests.refused[0]
     term = ":".join(label_text(labels.names[i]) for i in scope)
@@ -327,10 +329,10 @@ def _refused_terms_text(labels: Labels, tests: TermTests) -> str:
 def _order_nested(
     one: MachineResults, other: ModelResults
 ) -> tuple[MachineResults, np.ndarray, Scores | None]:
-    """Return (the larger of two nested fits, whether the smaller fit has each of its T terms, shape
-    (T,), the level scores of the smaller fit in the form of `Layout`).
+    """Return the larger of two nested fits, a mask (T,) of its terms that are in the smaller fit,
+    and the level scores of the smaller fit in the form used by `Layout`.
 
-    Raises a DataError or an OptionError if they are not nested or cannot be compared.
+    Raises a DataError or an OptionError if the fits are not nested or cannot be compared.
     """
     one.engine.check_equations()  # raises an OptionError if the method has no tests
     if not isinstance(other, MachineResults):
@@ -396,7 +398,7 @@ def _order_nested(
 
 
 def _scores_in_order(fit: MachineResults, columns: list[int]) -> Scores | None:
-    """Return the level scores of a fit's predictors, which are permuted to the order `columns`."""
+    """Return the level scores of a fit's predictors in the order `columns`."""
     scores = fit.estimate.parameters.layout.scores
     return None if scores is None else tuple(scores[i] for i in columns)
 
@@ -404,7 +406,7 @@ def _scores_in_order(fit: MachineResults, columns: list[int]) -> Scores | None:
 def _have_same_scores(
     scores: Scores | None, other: Scores | None, terms: Iterable[frozenset[int]]
 ) -> bool:
-    """Return whether two models have the same level scores of all predictors in these terms."""
+    """Return whether two models have the same level scores for all predictors in some terms."""
     return all(
         _equal_scores(None if scores is None else scores[i], None if other is None else other[i])
         for i in frozenset().union(*terms)
@@ -412,7 +414,7 @@ def _have_same_scores(
 
 
 def _equal_scores(scores: np.ndarray | None, other: np.ndarray | None) -> bool:
-    """Return whether the scores of a predictor's levels are equal, or absent, in two models."""
+    """Return whether the level scores of a predictor are equal, or both absent, in two models."""
     if scores is None or other is None:
         return scores is other
     return bool(np.allclose(scores, other, rtol=1e-12, atol=0.0, equal_nan=True))
@@ -421,8 +423,8 @@ def _equal_scores(scores: np.ndarray | None, other: np.ndarray | None) -> bool:
 def _is_scored_like(
     large: MachineResults, small_scores: Scores | None, terms: Iterable[frozenset[int]]
 ) -> bool:
-    """Return whether all predictors in these terms that have level scores in the fit `large` have
-    the same in the smaller one.
+    """Return whether all predictors in some terms that have level scores in `large` have the same
+    scores in the smaller fit.
     """
     scores = large.estimate.parameters.layout.scores
     return scores is None or all(
@@ -437,7 +439,7 @@ def _have_same_zeros(
 ) -> bool:
     """Return whether two fits have the same structural zeros.
 
-    `small_columns` are the positions of `large`'s predictors in `small`.
+    `small_columns` contains the positions in `small` of the predictors of `large`.
     """
     # which cells can occur; None if all can
     support = large.estimate.parameters.layout.support
@@ -446,10 +448,10 @@ def _have_same_zeros(
 
 
 def _have_same_rows(fit: MachineResults, other: MachineResults, other_columns: list[int]) -> bool:
-    """Return whether two fits have the same groups, levels and weighted rows in the predictors of
+    """Return whether two fits have the same groups, levels and weighted rows for the predictors of
     `fit`.
 
-    `other_columns` are the positions of these predictors in `other`.
+    `other_columns` contains the positions of these predictors in `other`.
     """
     labels = fit.labels
     other_labels = other.labels

@@ -38,8 +38,9 @@ def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, f
     """Return the test of nested models of the numeric predictors: ``df``, ``ratio``, ``p`` and
     ``test``.
 
-    The divisor of covariances is the number of rows, whatever the fits use. Box's M, with its
-    correction for small groups, tests whether groups with the same means have equal covariances.
+    Covariances are divided by the number of rows, regardless of the divisor used in the fits. Box's
+    M, with its correction for small groups, tests whether groups with the same means have equal
+    covariances.
     """
     from scipy.special import chdtrc
 
@@ -109,7 +110,7 @@ def _is_nested(small: LocationModel, large: LocationModel) -> bool:
 
 
 def _box_m(location: Location) -> tuple[float, int]:
-    """Return Box's (1949) M times his factor, and its degrees of freedom."""
+    """Return Box's (1949) M multiplied by his correction factor, and the degrees of freedom."""
     q = location.model.q
     used = location.n > 0.0
     df = location.n[used] - location.ranks[used].mean(axis=1)

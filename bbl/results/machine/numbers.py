@@ -56,10 +56,10 @@ class NumbersMixin(MachineResults):
         Returns
         -------
         DataFrame
-            A row for each ``number`` and ``term``, and a column for each group: the ``mean`` at the
-            reference levels, and the differences of the other levels from it. A numeric predictor
-            without interactions with categorical predictors has only the ``mean``. With
-            ``transform="normal"``, these are means of the normal scores.
+            A row for each ``number`` and ``term``, and a column for each group. The terms are the
+            ``mean`` at the reference levels and the difference from it for each other level. A
+            numeric predictor without interactions with categorical predictors has only the
+            ``mean``. With ``transform="normal"``, these are means of the normal scores.
 
         Raises
         ------
@@ -84,7 +84,7 @@ class NumbersMixin(MachineResults):
         Parameters
         ----------
         group : group, optional
-            One group; by default all, as the first level of the index.
+            A single group. By default, all groups are returned, as the first level of the index.
 
         Raises
         ------
@@ -114,12 +114,12 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def conditional_couplings(self) -> pd.DataFrame:
-        """Return the interactions of pairs of predictors given all others, including the numeric
-        ones.
+        """Return the interactions of pairs of predictors given all others, including numeric
+        predictors.
 
-        The couplings in ``coef()`` and ``interactions()`` are those of the distribution of the
-        categorical predictors, where numeric predictors are averaged over: two categorical
-        predictors that shift the mean of the same numeric predictor have a coupling because of it.
+        In contrast, the couplings in ``coef()`` and ``interactions()`` describe the distribution of
+        the categorical predictors, averaged over the numeric predictors. If two categorical
+        predictors shift the mean of the same numeric predictor, this contributes to their coupling.
         Here, this part is subtracted.
 
         Returns
@@ -127,10 +127,10 @@ class NumbersMixin(MachineResults):
         DataFrame
             A row for each group and pair of levels or predictors, with the columns ``group``,
             ``predictor``, ``level``, ``predictor2``, ``level2`` (missing for numeric predictors),
-            ``kind``, ``estimate`` and ``averaged``. Kinds: "coupling" of two levels, with numeric
-            predictors held fixed in ``estimate`` and averaged over in ``averaged``; "slope", the
-            change of the field of a level per unit of a numeric predictor; and "partial
-            correlation" of two numeric predictors given all other predictors.
+            ``kind``, ``estimate`` and ``averaged``. Kinds: "coupling" of two levels, where
+            ``estimate`` holds numeric predictors fixed and ``averaged`` averages over them;
+            "slope", the change of the field of a level per unit of a numeric predictor; and
+            "partial correlation" of two numeric predictors given all other predictors.
 
         Raises
         ------
@@ -259,9 +259,9 @@ class NumbersMixin(MachineResults):
         """Draw the decision regions of two numeric predictors: where each group is the most
         probable one.
 
-        The other predictors are at their first level or their mean. The training rows, if the model
-        contains them, are shown as points; each ellipse contains 95 % of a group's distribution at
-        these levels.
+        The other predictors are at their first level or their mean. If the model contains the
+        training rows, they are shown as points. Each ellipse contains 95 % of the distribution of a
+        group at these levels.
 
         Parameters
         ----------
@@ -334,25 +334,27 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def discriminants(self) -> pd.DataFrame:
-        """Return the coefficients of the linear discriminants of the numeric predictors, as in R's
+        """Return the coefficients of the linear discriminants of the numeric predictors, like R's
         ``lda``.
 
         The first discriminant is the linear combination of the numeric predictors with the largest
-        ratio of between-group to within-group variance; each further one has the largest ratio
-        among the combinations that are uncorrelated with the previous ones within groups. Each has
-        a variance of 1 within groups. Levels of other predictors are not taken into account.
+        ratio of between-group to within-group variance. Each subsequent discriminant has the
+        largest ratio among the combinations that are uncorrelated, within groups, with the previous
+        ones. All discriminants have a within-group variance of 1. Levels of other predictors are
+        not taken into account.
 
         Returns
         -------
         DataFrame
             A row for each numeric predictor, and a column for each discriminant (LD1, LD2, ...).
-            The largest coefficient of each, relative to the predictor's standard deviation, is
-            positive.
+            The sign of each discriminant is chosen so that its largest coefficient, relative to the
+            standard deviation of the predictor, is positive.
 
         Raises
         ------
         DataError
-            If no predictor is numeric, there are no classes, or numbers are linearly dependent.
+            If no predictor is numeric, the model does not have classes, or numeric predictors are
+            linearly dependent.
 
         Examples
         --------
@@ -370,14 +372,14 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def plot_discriminants(self, ax: Axes | None = None) -> Axes:
-        """Draw rows and groups on the linear discriminants of the numbers, see `discriminants`.
+        """Draw rows and groups on the linear discriminants of the numeric predictors (see
+        `discriminants`).
 
-        The training rows, if the model contains them, are shown as points on the first two
-        discriminants; each plus is a group's mean, and each ellipse contains 95 % of a group's
-        normal distribution.
-        With a single discriminant, as for two groups, the figure has histograms and normal
-        densities. The origin is the mean of all rows. Percentages are shares of the variance
-        between groups.
+        If the model contains the training rows, they are shown as points on the first two
+        discriminants. A plus sign marks the mean of each group, and an ellipse contains 95 % of its
+        normal distribution. With a single discriminant, e.g. for two groups, the figure shows
+        histograms and normal densities. The origin is the mean of all rows. Percentages are
+        proportions of the between-group variance.
 
         Parameters
         ----------
@@ -391,7 +393,7 @@ class NumbersMixin(MachineResults):
         Raises
         ------
         DataError
-            If no predictor is numeric, or there are no classes.
+            If no predictor is numeric, or the model does not have classes.
 
         Examples
         --------
@@ -430,7 +432,9 @@ class NumbersMixin(MachineResults):
         )
 
     def _discriminants(self) -> _Discriminants:
-        """Return the linear discriminants; raises a DataError without classes."""
+        """Return the linear discriminants. Raises a DataError if the model does not have
+        classes.
+        """
         from scipy.linalg import eigh
 
         location = self._location()
@@ -471,7 +475,7 @@ class NumbersMixin(MachineResults):
 
 @dataclass(frozen=True, eq=False)
 class _Discriminants:
-    """Linear discriminants ``(u - origin) @ coefficients`` of q numbers u.
+    """Linear discriminants ``(u - origin) @ coefficients`` of q numeric predictors u.
 
     Attributes
     ----------
@@ -480,7 +484,7 @@ class _Discriminants:
     origin : ndarray, shape (q,)
         Mean of all rows.
     shares : ndarray, shape (r,)
-        Shares of the variance between groups.
+        Proportion of the between-group variance explained by each discriminant.
     """
 
     names: list[str]
@@ -490,7 +494,7 @@ class _Discriminants:
 
     @property
     def labels(self) -> list[str]:
-        """Names with shares in percent, unless there is a single discriminant."""
+        """Names of the discriminants with their proportions in percent, if there are several."""
         if len(self.names) == 1:
             return self.names
         shares = [f"{100.0 * share:.1f} %" for share in self.shares]

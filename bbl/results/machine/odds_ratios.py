@@ -2,7 +2,7 @@
 
 The log odds ratio of level a of predictor i and level b of j against the reference levels, given
 the other predictors, is ``ln(P(a, b) P(0, 0) / (P(a, 0) P(0, b)))``: the coupling ``J_ij(a, b)``,
-plus the couplings of larger terms of i and j at the levels of the others.
+plus the couplings of larger terms that contain i and j, at the levels of the other predictors.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def _make_ratio_frame(
     exact: dict[int, ConditionalRatio],
     conf_level: float,
 ) -> pd.DataFrame:
-    """Return the n odds ratios of predictors i and j as a table, with names, levels, and limits
-    with coverage `conf_level`.
+    """Return a table of the n odds ratios of predictors i and j, with names, levels and confidence
+    limits.
 
-    `exact` contains the ratios without a standard error, by number.
+    `exact` contains the ratios without a standard error, by position.
 
-    Of `ratios`, ``levels`` (n, 2 + number of modifiers) are the level codes of i, j and of
-    ``modifiers``, the predictors that modify the odds ratio of i and j; ``estimate`` and ``se``
-    (n,) are log odds ratios and their standard errors.
+    `ratios` contains the level codes ``levels`` (n, 2 + number of modifiers) of i, j and
+    ``modifiers``, the predictors that modify the odds ratio of i and j, and the log odds ratios
+    ``estimate`` (n,) with their standard errors ``se`` (n,).
     """
     from scipy.special import ndtri
 
@@ -112,10 +112,10 @@ class OddsRatiosMixin(MachineResults):
         The odds ratio of two levels against the reference levels, given all other predictors, is
         the exponential of their coupling. If it is part of a term of three or more predictors, it
         depends on the levels of the other predictors, and there is a row for each combination of
-        these levels. Available for methods with standard errors of single groups, such as ``"ml"``
-        and ``"pseudo"``.
+        these levels. They are available for methods with standard errors of single groups, such as
+        ``"ml"`` and ``"pseudo"``.
 
-        For other analyses of tables see statsmodels:
+        For other analyses of contingency tables, see statsmodels:
         `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds
         ratio and tests of homogeneity, `Table` for local odds ratios, and `SquareTable`.
 
@@ -203,10 +203,9 @@ class OddsRatiosMixin(MachineResults):
     def _resolve_pairs(
         self, pairs: Sequence[tuple[Hashable, Hashable]] | None
     ) -> list[tuple[int, int]]:
-        """Return the positions (i, j) of the predictors of each of `pairs`, given by name; None
-        for all interacting pairs.
+        """Return the positions (i, j) of the predictors in each of `pairs`, in the same order.
 
-        The positions of a pair are in the order of its names.
+        `pairs` contains names; None for all interacting pairs.
         """
         layout = self.estimate.parameters.layout
         names = list(self.labels.names)

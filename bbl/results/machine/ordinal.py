@@ -31,7 +31,7 @@ def _first_effects(frame: pd.DataFrame, estimate: Estimate, labels: Labels) -> p
 
 
 def _note(engine: Engine) -> str:
-    """Return a line on the meaning of thresholds and effects."""
+    """Return a sentence that explains the meaning of thresholds and effects."""
     logits = cast(str, vars(engine)["logits"])
     return MEANING[logits].format(low="group", high="next group")
 

@@ -39,8 +39,7 @@ __all__ = ["PosteriorDraws"]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PosteriorDraws(DeprecatedNames):
-    """Draws from the posterior of the parameters, the attribute ``fit.posterior`` for methods with
-    a sampler.
+    """Draws from the posterior of the parameters (``fit.posterior``) for methods with a sampler.
 
     Attributes
     ----------
@@ -53,7 +52,7 @@ class PosteriorDraws(DeprecatedNames):
     what : str
         Description of the posterior and its sampler.
     state : tuple of dict
-        Sampler records of each group, arrays by chain, such as ``accepted`` and ``diverged``.
+        Sampler statistics of each group, as arrays by chain, such as ``accepted`` and ``diverged``.
 
     Examples
     --------
@@ -76,7 +75,7 @@ class PosteriorDraws(DeprecatedNames):
 
     @classmethod
     def _of(cls, labels: Labels, estimate: Estimate, engine: Engine) -> PosteriorDraws:
-        """Return the draws of all groups of a fit; raises an OptionError if it has none.
+        """Return the draws of all groups of a fit. Raises an OptionError if the fit has none.
 
         `labels` contains the names of groups, predictors and levels, `estimate` is the fit, and
         `engine` contains its method and options.
@@ -95,8 +94,9 @@ class PosteriorDraws(DeprecatedNames):
         return cls(labels, layout, draws, description, tuple(run.state for run in runs))
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the draws as a frame: rows by ``chain`` and ``draw``, columns by ``group`` and
-        ``parameter``.
+        """Return the draws as a frame.
+
+        Rows are indexed by ``chain`` and ``draw``, and columns by ``group`` and ``parameter``.
 
         Examples
         --------
@@ -200,7 +200,7 @@ class PosteriorDraws(DeprecatedNames):
 
     @cached_property
     def _diagnostics(self) -> dict[str, np.ndarray]:
-        """Convergence diagnostics (K, size) by name, as in `summary`; nan for a group without
+        """Convergence diagnostics (K, size) by name, as in `summary`; nan for groups without
         rows.
         """
         diagnostics = {

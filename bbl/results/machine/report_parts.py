@@ -31,14 +31,16 @@ def machine_parts(fit: FittedMachine) -> list[Part]:
 
 
 def summary_notes(fit: FittedMachine) -> list[str]:
-    """Return the sentence on the levels at which fields and their tests apply, if any interact."""
+    """Return a sentence that states the levels of other predictors for which fields and tests hold,
+    if predictors interact.
+    """
     condition = reference_condition(fit.labels, fit.estimate.parameters.layout)
     return [condition] if condition else []
 
 
 def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
-    """Return (the estimates to show, as the argument `of` of ``inference().table``; a heading; a
-    description).
+    """Return the argument `of` of ``inference().table`` that selects the estimates to show, a
+    heading and a description.
     """
     groups = fit.labels.groups
     if len(groups) == 2:  # a pair (a, b) selects a minus b: the second group minus the first
@@ -50,8 +52,9 @@ def _choose_estimates(fit: FittedMachine) -> tuple[Compared, str, str]:
 
 
 def _parameters_part(fit: FittedMachine) -> Part:
-    """Return the section on parameters: a table and a figure with intervals, or only a figure
-    without standard errors.
+    """Return the section on parameters: a table and a figure with intervals.
+
+    Without standard errors, the section only contains the figure.
     """
     of, heading, description = _choose_estimates(fit)
     try:
@@ -165,8 +168,8 @@ def _interactions_part(fit: FittedMachine) -> Part:
 def _list_couplings(
     fit: FittedMachine, of: Compared
 ) -> dict[tuple[str, frozenset], list[Coupling]]:
-    """Return the couplings that `of` selects with intervals and tests, by group and pair; empty
-    without standard errors.
+    """Return the selected couplings with intervals and tests, by group and pair; empty without
+    standard errors.
     """
     try:
         table = fit.inference().table(of)
@@ -231,9 +234,9 @@ def _interactions_widget(fit: FittedMachine, ranking: pd.DataFrame, of: Compared
 def _rank(fit: FittedMachine) -> tuple[pd.DataFrame, Compared]:
     """Return the interactions, strongest first, and the argument `of` that selects them.
 
-    As in the section on parameters, these are differences between groups where the method provides
-    them, and otherwise the couplings of each group, except for a joint fit's reference group, where
-    they are zero.
+    As in the section on parameters, these are differences between groups if the method provides
+    them, and otherwise the couplings of each group. The reference group of a joint fit is omitted,
+    because its couplings are zero.
     """
     of = _choose_estimates(fit)[0]
     try:

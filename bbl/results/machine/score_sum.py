@@ -32,9 +32,9 @@ def machine_scores(
 ) -> ScoreModel:
     """Return the class scores of fitted machines.
 
-    `names` (m,) are the predictors, and `centers` (q,) the values of numbers with code 0. Raises an
-    OptionError for hidden units, normal scores of numbers, and models that are too large for a
-    page.
+    `names` (m,) contains the names of the predictors, and `centers` (q,) the values of numeric
+    predictors that have code 0. Raises an OptionError for hidden units, normal scores of numeric
+    predictors, and models that are too large for a page.
     """
     layout = estimate.parameters.layout
     K = len(estimate.parameters.theta)
@@ -92,7 +92,9 @@ def machine_scores(
 def _number_densities(
     location: Location, names: Sequence[str], centers: np.ndarray
 ) -> ScoreNumbers:
-    """Return the normal densities of the numbers; raises an OptionError for normal scores."""
+    """Return the normal densities of the numeric predictors. Raises an OptionError for normal
+    scores.
+    """
     model = location.model
     if location.scores is not None:
         raise OptionError(

@@ -1,4 +1,6 @@
-"""SpinParameters: a machine of two-level predictors, with spins -1 and 1 as in Ising models."""
+"""SpinParameters: a Boltzmann machine of two-level predictors with spins -1 and 1, as in the Ising
+model.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ class SpinParameters(Named):
     b : Series of length m
         Fields of the spins, by predictor.
     M : DataFrame, shape (m, m)
-        Couplings, symmetric, with zeros on the diagonal.
+        Symmetric couplings with zeros on the diagonal.
     constant : float
-        The energy of levels minus the energy of spins, ``s'Ms / 2 + b's``; ln Z of the spins is
+        The energy of levels minus the energy of spins, ``s'Ms / 2 + b's``; ln Z of the spins equals
         ln Z of the fit minus this constant.
 
     Examples

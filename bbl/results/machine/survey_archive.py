@@ -1,9 +1,10 @@
-"""Pack a fit's sampling design into the arrays of a model file, and unpack it.
+"""Convert the sampling design of a fit to arrays of a model file, and back.
 
-The N rows were drawn in S stages, each of clusters or of single rows; n of them are training rows,
-at increasing positions. R is the number of replicates (sets of weights for all rows). The squared
-deviations of the replicates' estimates are multiplied by ``scale`` and ``rscales`` (R,); with
-``mse`` they are deviations from the estimate for all rows, otherwise from the replicates' mean.
+The N rows were drawn in S stages; each stage samples clusters or single rows. Of these rows, n are
+training rows, whose positions are increasing. R is the number of replicates (sets of weights for
+all rows). The squared deviations of the replicates' estimates are multiplied by ``scale`` and
+``rscales`` (R,); with ``mse`` they are deviations from the estimate for all rows, otherwise from
+the mean of the replicates.
 """
 
 from __future__ import annotations

@@ -41,16 +41,16 @@ class UncertaintyMixin(MachineResults):
         rows : {"auto", "all"} or int, default "auto"
             Rows of each group used for standard errors and tests. "auto": all rows of a table, and
             at most 50,000 of data read in batches. "all": all rows. An integer: a random sample of
-            about that size, with all rows of rare levels; the note below the tables gives the
-            typical error of the standard errors.
+            about this size, which includes all rows with rare levels; the note below the tables
+            states the typical error of the standard errors.
 
         Returns
         -------
         Inference, PosteriorInference or DifferenceInference
             With the methods ``.table(of)``, ``.tests(of)`` and ``.interactions(of)``. If the fit
-            has a posterior, ``.table(of)`` and ``.interactions(of)`` give posterior standard
-            deviations and central intervals, and there are no tests. A penalised conditional fit
-            provides these two methods only for differences, ``of=(a, b)``, with intervals but
+            has a posterior, ``.table(of)`` and ``.interactions(of)`` return posterior standard
+            deviations and central intervals, and tests are not available. A penalised conditional
+            fit provides these two methods only for differences, ``of=(a, b)``, with intervals but
             without tests; with ``ridge=0``, it provides all three.
 
         Raises
@@ -88,8 +88,7 @@ class UncertaintyMixin(MachineResults):
 
     @check_keywords
     def cov_params(self, group: Hashable = None) -> pd.DataFrame:
-        """Return the covariance of the estimates of all groups, or of one; see
-        `Inference.cov_params`.
+        """Return the covariance of the estimates of one or all groups (see `Inference.cov_params`).
 
         Examples
         --------
@@ -103,7 +102,7 @@ class UncertaintyMixin(MachineResults):
 
     @check_keywords
     def conf_int(self, alpha: float = 0.05, of: Compared = "group") -> pd.DataFrame:
-        """Return confidence limits of every parameter; see `Inference.conf_int`.
+        """Return the confidence limits of every parameter (see `Inference.conf_int`).
 
         Examples
         --------
@@ -128,8 +127,7 @@ class UncertaintyMixin(MachineResults):
         seed: int | np.random.Generator | None = None,
         n_jobs: int | None = None,
     ) -> pd.DataFrame:
-        """Return each parameter's standard error and percentile interval from the parametric
-        bootstrap.
+        """Return parametric bootstrap standard errors and percentile intervals of all parameters.
 
         Parameters
         ----------
@@ -144,9 +142,9 @@ class UncertaintyMixin(MachineResults):
         -------
         DataFrame
             The rows of ``tidy()`` with ``estimate``, ``se``, ``lower``, ``upper`` and, if the
-            method has tests, ``test`` as in `Inference.table`: a parameter that cannot be tested
-            has no ``se``, and a parameter whose test is not ``"Wald"`` has no limits, because the
-            penalty determines the spread of refits in sparse cells.
+            method has tests, ``test`` as in `Inference.table`: ``se`` is missing for parameters
+            that cannot be tested. Limits are missing unless the test is ``"Wald"``, because the
+            variation between refits in sparse cells is determined by the penalty.
 
         Examples
         --------
@@ -219,8 +217,7 @@ class UncertaintyMixin(MachineResults):
             "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors
             are independent given the predictors that interact with them; they are exact for any
             counts and available for every method, even for pairs whose couplings are not estimable.
-            None: strengths only, without tests, which take a long time for predictors with many
-            levels.
+            None: only strengths, because tests take a long time for predictors with many levels.
         n : int, default 999
             Permutations of each pair; the smallest possible p-value is ``1 / (n + 1)``, which is
             then noted in ``test``.
@@ -238,8 +235,8 @@ class UncertaintyMixin(MachineResults):
             ``p``, ``p_holm``, ``p_bh``, ``test``. Methods with a posterior add ``sd`` and
             ``inclusion``, see `PosteriorInference.interactions`; differences of a conditional fit
             add ``lower`` and ``upper``, see `DifferenceInference.interactions`. Without standard
-            errors (mean field) or training rows (a model loaded without them) p is missing, and
-            ``test`` gives the reason.
+            errors (mean field) or training rows (a model loaded without them), p is missing and
+            ``test`` states the reason.
 
         Raises
         ------
@@ -294,13 +291,13 @@ class UncertaintyMixin(MachineResults):
         return rank_interactions(frame, self.estimate.parameters, of, list(self.labels.groups), apc)
 
     def _reason_without_tests(self, of: Compared | None = None) -> str | None:
-        """Return the reason why the parameters that `of` selects have no tests, as text for the
-        column ``test``; None if they have tests.
+        """Return the reason why the selected parameters are not tested, or None if they are.
 
-        It is also None for a difference of two groups of a penalised joint fit that has intervals
-        but no tests, because the table of ``inference()`` then contains the reason. Without `of`,
-        the parameters are those of each group. The methods ``check_...`` raise an error if a
-        requirement is not met, and its message is the reason.
+        The reason is text for the column ``test``. It is also None for a difference between two
+        groups of a penalised joint fit with intervals but without tests, because the table of
+        ``inference()`` then contains the reason. By default, `of` selects the parameters of each
+        group. The reason is the message of the error that a method ``check_...`` raises if a
+        requirement is not met.
         """
         if self.engine.posterior:  # has sds and intervals, but no tests
             return f"no test: {self.engine.posterior.name(self.engine)}"

@@ -1,5 +1,5 @@
-"""Model file of a Bayesian network classifier: `pack` into a dict and arrays, `unpack` with
-validation.
+"""Model file of a Bayesian network classifier: `pack` converts a result to a dict and arrays, and
+`unpack` validates and restores it.
 
 K is the number of classes, and m is the number of features. A *family* is a feature with its
 feature parents. A model may average several networks, its *members*. `theta` concatenates the
@@ -51,8 +51,9 @@ TABLE = {
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the options of a `NetworkResults` as a dict, and its arrays; training rows only with
-    `store_data`.
+    """Return the options of a `NetworkResults` as a dict, and its arrays.
+
+    Training rows are only included with `store_data`.
     """
     structure = fit.structure
     recipe = fit.recipe
@@ -87,7 +88,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
-    """Return the families of all members, one after another, as the first arrays of `TABLE`."""
+    """Return the first arrays of `TABLE`: the families of all members, one member after another."""
     families = [family for dag in dags for family in dag.families]
     return {
         "members": np.array([len(dag.families) for dag in dags], dtype=np.int64),
@@ -98,7 +99,7 @@ def _pack_dags(dags: tuple[Dag, ...]) -> dict[str, np.ndarray]:
 
 
 def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
-    """Return the graphs stored by `_pack_dags`; raises a ValueError for inconsistent arrays."""
+    """Return the graphs stored by `_pack_dags`. Raises a ValueError for inconsistent arrays."""
     n_families, features, n_parents, parents = (
         arrays[name] for name in ("members", "features", "n_parents", "parents")
     )
@@ -133,9 +134,9 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
 
 
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
-    """Return the `stored` options of the estimate, checked; `m` is the number of features.
+    """Validate and return the `stored` options of the estimate; `m` is the number of features.
 
-    `real` and `integer` return the number, or raise an error if it is out of range.
+    `real` and `integer` return a number, or raise an error if it is out of range.
     """
     wanbia: Any = stored["wanbia"]
     if isinstance(wanbia, str):
@@ -157,11 +158,12 @@ def _unpack_recipe(stored: dict, m: int) -> Recipe:
 
 
 def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]:
-    """Return a learner's options, after checking their names and the types of their values, which
-    must match the defaults.
+    """Return the options of a learner after validation.
 
-    An option without its own check is a feature: its value is a position below `m`, the number of
-    candidate features, or None.
+    Names must be known, and types must match the defaults.
+
+    The value of any other option must be a feature: a position below `m`, the number of candidate
+    features, or None.
     """
     options = {} if learner is None else LEARNERS[learner].options  # option objects by name
     if stored.keys() != options.keys():
@@ -181,8 +183,9 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `NetworkResults` from content stored by `pack`; raises a ValueError
-    for impossible values.
+    """Return the arguments of `NetworkResults` from content stored by `pack`.
+
+    Raises a ValueError for impossible values.
     """
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])

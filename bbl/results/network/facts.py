@@ -1,8 +1,8 @@
 """Text and facts (titled values) about a fitted network, for its printed form and summary.
 
 Its probabilities are Dirichlet estimates, or one of three variants: MANB averages over all subsets
-of the features, WANBIA weights features by conditional likelihood, AWNB weights them by decision
-trees.
+of the features, WANBIA weights features by conditional likelihood, and AWNB weights them by
+decision trees.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def network_text(
 def network_facts(
     fit: ClassifierResults, structure: Structure | AveragedStructure, recipe: Recipe
 ) -> dict[str, Any]:
-    """Return the key figures of the summary by title; `recipe` contains the options of the
-    estimate."""
+    """Return the key statistics of the summary by title; `recipe` contains the options of the
+    estimate.
+    """
     log_lik = fit.logLik()
     n_incomplete = fit.design.incomplete
     # `wanbia` is True for fitted weights, a tuple for given weights, and False without WANBIA
@@ -105,7 +106,7 @@ def feature_facts(
     `counts` contains a table (K, L) for each feature: the weighted counts of its L levels by class.
     `arc_posterior` (m,) is the posterior probability of the arc from the class to each feature
     (MANB), `feature_weights` (m,) is the weight of each feature (WANBIA, AWNB), in the order of
-    ``structure.features``; None in other fits.
+    ``structure.features``. Both are None for other fits.
     """
     # in `labels` and `counts`, which follow the design's order, not ``structure.features``
     position = {name: i for i, name in enumerate(labels.names)}

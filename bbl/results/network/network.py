@@ -83,9 +83,9 @@ STRUCTURE_LEARNT = "a network's structure is learnt"
 class NetworkResults(SingleGraph, ClassifierResults):
     """A fitted Bayesian network classifier, as returned by `lp` and `bnc`.
 
-    The fit also has the attributes of its `structure`. A single network has the attributes of its
-    graph, such as ``families``, ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; an average
-    of networks has ``members``.
+    The fit also has the attributes of its `structure`: for a single network, the attributes of its
+    graph, such as ``families``, ``arcs``, ``modelstring``, ``is_nb`` and ``to_dot()``; for an
+    average of networks, ``members``.
 
     Attributes
     ----------

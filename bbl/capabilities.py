@@ -1,5 +1,5 @@
-"""Capabilities (the rows of the table "what works with what"), and those that each kind of model
-lacks.
+"""Capabilities (the rows of the table "what works with what"), and the capabilities that each kind
+of model lacks.
 
 A *kind of model* is an engine or a class of results. `MethodTraits` describes the fits of a method.
 """
@@ -36,7 +36,7 @@ RESULTS = "Results"
 
 @dataclass(frozen=True)
 class Capability:
-    """One row of the guide's table "what works with what"."""
+    """A row of the guide's table "what works with what"."""
 
     section: str  # heading above the row
     title: str  # text of the row, in Markdown
@@ -151,40 +151,41 @@ WITH_NUMBERS: dict[str, str] = {
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
     """Return the capabilities that a kind of model lacks, as a dict from keys to reasons.
 
-    Keys are those of CAPABILITIES. Capabilities in `absent` have the reason ABSENT; the keywords
-    `reasons` give other reasons.
+    Keys are those of CAPABILITIES. The reason for capabilities in `absent` is ABSENT; the keywords
+    `reasons` contain other reasons.
     """
     return dict.fromkeys(absent, ABSENT) | reasons
 
 
 @dataclass(frozen=True)
 class MethodTraits:
-    """Properties of a fit's method, for model averages and tables of several fits.
+    """Properties of the method of a fit, for model averages and tables of several fits.
 
     Attributes
     ----------
     name : str
-        Name of the engine of a Boltzmann machine, or of the kind of any other model.
+        Name of the engine of a Boltzmann machine, or of the kind of model for other models.
     learner : str
         `name`, or the structure learner of a Bayesian network.
     setting : str
-        Tuned options as ``option=value``, comma-separated.
+        Tuned options as ``option=value``, separated by commas.
     variant : str
         Text that distinguishes models of the same method in tables of several fits; usually empty.
     converged : bool
         Whether the optimum was reached; True for closed-form estimates.
     stops_early : bool
-        Whether the method stops before its optimum by design.
+        Whether the method is designed to stop before its optimum.
     needed : ndarray of intp or None
         The predictors that must be observed to score a row; None if all can be marginalised.
     calibration : str
         ``"temperature"`` or ``"none"``.
     relevance : float or None
-        Significance level for selecting the predictors that differ between groups; None if all do.
+        Significance level for selecting the predictors that differ between groups; None if all
+        predictors differ.
     can_calibrate : bool
-        Whether the method can be calibrated and the fit is not calibrated yet.
+        Whether the fit can be calibrated and is not calibrated yet.
     models_predictors : bool
-        Whether the likelihood is for response and predictors, P(x, y), instead of P(y|x).
+        Whether the likelihood is based on P(x, y), for response and predictors, instead of P(y|x).
     """
 
     name: str

@@ -47,9 +47,9 @@ T = TypeVar("T")
 def near_match(name: object, known_names: Iterable[object]) -> str:
     """Return ``"Did you mean 'x'? "`` for the known name closest to `name`, or "" if none is close.
 
-    The text is the beginning of a hint. Names are compared ignoring case, dots and underscores, so
-    that ``Lambda`` is closer to ``lambda_`` than to ``lambdah``. An argument name of the R package
-    matches the argument with the same meaning.
+    This text is the beginning of a hint. Case, dots and underscores are ignored, so ``Lambda`` is
+    closer to ``lambda_`` than to ``lambdah``. An argument name of the R package matches the
+    argument with the same meaning.
     """
     # reversed: of several names with the same plain form, the dict keeps the last one, which is the
     # first in `known_names`
@@ -81,7 +81,7 @@ def arguments(function: Callable) -> tuple[str, ...]:
 
 
 def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a public function or method to raise a BBLTypeError for unknown keywords.
+    """Decorate a public function or method so that it raises a BBLTypeError for unknown keywords.
 
     The error suggests the closest argument name and lists all argument names.
     """
@@ -120,7 +120,7 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
 def _binding_problem(
     signature: inspect.Signature, args: tuple[object, ...], keywords: dict[str, object]
 ) -> str | None:
-    """Return the reason why arguments do not fit a signature; None if they do."""
+    """Return the reason why arguments do not match a signature, or None if they do."""
     try:
         signature.bind(*args, **keywords)
     except TypeError as error:
@@ -148,7 +148,7 @@ def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
 
 
 def flag(argument: str, value: object) -> bool:
-    """Return `value` as a bool; only True and False are accepted."""
+    """Return `value`, which must be True or False, as a bool."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     raise BBLTypeError(
@@ -178,7 +178,8 @@ def real(
 ) -> float:
     """Return `value` as a float in [low, high].
 
-    The interval is (low, high] if `open_low`. Infinity is accepted only if not `finite`.
+    The interval is (low, high] if `open_low`. Infinite values are accepted only if `finite` is
+    False.
     """
     number = any_real(argument, value)
     is_inside = low < number <= high if open_low else low <= number <= high
@@ -207,7 +208,7 @@ def share(argument: str, value: object) -> float:
 
 
 def reals(argument: str, value: object, check: Callable[[str, object], float]) -> np.ndarray:
-    """Return a number or a sequence of numbers as a 1-d array, after a check of each number.
+    """Return a number or a sequence of numbers as a 1-d array, and check each number.
 
     Each number is replaced by ``check(argument, number)``.
     """
@@ -238,7 +239,9 @@ def integer(argument: str, value: object, low: int | None = None, high: int | No
 
 
 def generator(seed: object) -> np.random.Generator:
-    """Return a numpy Generator from ``seed``: an int, a Generator, or None for fresh entropy."""
+    """Return a numpy Generator from ``seed``, which is an int, a Generator, or None for fresh
+    entropy.
+    """
     if isinstance(seed, np.random.Generator):
         return seed
     if seed is None:

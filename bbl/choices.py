@@ -1,4 +1,6 @@
-"""Literal types of the string arguments in public signatures; checks use their values."""
+"""Literal types of the string arguments in public signatures, which are also used to check the
+values.
+"""
 
 from __future__ import annotations
 

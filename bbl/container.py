@@ -1,7 +1,7 @@
-"""The zip and npy bytes of a model file: headers, directory and digest.
+"""The bytes of a model file in zip and npy format: headers, directory and digest.
 
-All functions that produce these bytes are deterministic, so `read_members` reconstructs the bytes
-from names, sizes and checksums and compares them with the file, instead of parsing the file. A
+All functions that produce these bytes are deterministic. Instead of parsing a file, `read_members`
+therefore reconstructs its bytes from names, sizes and checksums, and compares them with the file. A
 *member* is a file inside the zip file.
 """
 
@@ -117,7 +117,8 @@ def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    """Return the SHA-256 hex digest of members, which are pairs of a name and a list of pieces.
+    """Return the SHA-256 hex digest of members, each of which is a pair of a name and a list of
+    pieces.
 
     Pieces are bytes or uint8 arrays.
     """
@@ -130,11 +131,12 @@ def digest(members: list[tuple[str, list[Any]]]) -> bytes:
 
 
 def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
-    """Return the bytes of the members by name, in order, after checking every byte of the file.
+    """Return the bytes of the members by name, in their order, after checking every byte of the
+    file.
 
-    The member ``sha256`` is not included. At most `size` bytes, the length of the file, are read.
-    Members are read only after comparing the directory with the one determined by their names,
-    checksums and sizes.
+    The member ``sha256`` is not included. At most `size` bytes are read, which is the length of the
+    file. Before members are read, the directory is compared with the directory that their names,
+    checksums and sizes determine.
     """
     entries, stored_directory = _read_directory(file, size)
     # this also detects gaps, overlaps, comments, compression, encryption and links

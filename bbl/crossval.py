@@ -1,4 +1,6 @@
-"""Cross-validation of models that score rows: fit each fold, pool the scores, compare settings."""
+"""Cross-validation of models that score rows: fit the model in each fold, pool the scores, compare
+settings.
+"""
 
 # Letters: S settings (values of a penalty or another option), F folds, K response groups, N
 # validation rows in all folds.
@@ -54,7 +56,7 @@ class Classifier(Protocol):
 
 
 class Refit(Classifier, Protocol):
-    """A fit to other rows, which can be averaged with other fits."""
+    """A fit to other rows, which can be averaged with other such fits."""
 
     @property
     # the predictors that must be observed to score a row, or None
@@ -68,8 +70,8 @@ class Scored:
     Attributes
     ----------
     scores : ndarray, shape (S, N, K)
-        Class scores of the validation rows, fold after fold, from models that were not fitted to
-        them.
+        Class scores of the validation rows of one fold after another, from models that were not
+        fitted to these rows.
     y, weights, fold, rows : ndarray, shape (N,)
         Group, weight and fold of each row, and its position in the sample (-1 for rows in a file).
     fits : list of lists of Classifier
@@ -89,8 +91,8 @@ class Scored:
     def log_shares(self, totals: np.ndarray) -> np.ndarray:
         """Return the log class proportions (F, K) in the training rows of each fold.
 
-        `totals` (K,) are the groups' weights in all rows. Each row is a validation row in one fold
-        and a training row in all others.
+        `totals` (K,) contains the weight of each group in all rows. Each row is a validation row in
+        one fold and a training row in all others.
         """
         # initial: in case of no validation rows
         K = len(totals)
@@ -103,10 +105,11 @@ class Scored:
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
     def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
-        """Return the weighted mean of ``-ln P(y | x)``, given the class scores (N, K) of a setting.
+        """Return the weighted mean of ``-ln P(y | x)``, given the class scores (N, K) for a
+        setting.
 
-        With K = 1 (no response), scores are ``ln P(x)``, and minus their mean is returned.
-        `selected`, a mask (N,), restricts the mean to some of the validation rows.
+        With K = 1 (no response), scores are ``ln P(x)``, and the negative of their mean is
+        returned. `selected`, a mask (N,), restricts the mean to some of the validation rows.
         """
         scores = scores[selected]
         y = self.y[selected]
@@ -117,7 +120,7 @@ class Scored:
 
 
 def check_trained(n: float) -> None:
-    """Raise a DataError if a fold has no training rows: `n`, their number or weight, is 0."""
+    """Raise a DataError if `n`, the number or weight of a fold's training rows, is 0."""
     if not n:
         raise DataError(
             "A fold has no training rows.",
@@ -132,11 +135,12 @@ def check_trained(n: float) -> None:
 def _run_fold(
     sample: Rows, fold: Fold, fit: Callable, score_method: str, *arguments: Any
 ) -> tuple[Sequence[Classifier], np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Fit the models of all settings to the training rows of a fold, and score its validation rows.
+    """Fit the models with all settings to the training rows of a fold, and score its validation
+    rows.
 
     ``fit(training_rows, *arguments)`` returns the S models, whose method named `score_method`
-    scores rows. Returns these models, their scores (S, n, K), and the group, weight and position in
-    `sample` of the n validation rows, (n,) each.
+    scores rows. Return these models, their scores (S, n, K), and the group, weight and position in
+    `sample` of each of the n validation rows.
     """
     training_rows = fold.training(sample)
     check_trained(training_rows.n)
@@ -183,8 +187,8 @@ def cross_validate(
         Name of the models' method that scores rows: it maps ``(codes, missing)`` to an array (n,
         K).
     workers : int, default 1
-        Number of workers that share the folds: threads, or processes if the user has set such a
-        joblib backend and the rows are in memory; see `run_tasks`.
+        Number of workers among which the folds are divided. Workers are threads, or processes if
+        the user has set such a joblib backend and the rows are in memory; see `run_tasks`.
     progress : callable, optional
         Called without arguments after each fold.
     """
@@ -213,11 +217,12 @@ def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
 
 
 def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
-    """Return a setting's class scores (N, K), each fold calibrated on the scores of the others.
+    """Return the class scores (N, K) for a setting; the scores of each fold are calibrated on the
+    scores of the other folds.
 
     `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned
-    unchanged. If there is only one fold, its even and odd rows are calibrated on each other. The
-    search for each calibration starts at the calibration on all rows.
+    unchanged. If there is only one fold, its rows with even and with odd numbers are calibrated on
+    each other. The optimisation of each calibration starts from the calibration on all rows.
     """
     if kind == "none":
         return scores
@@ -269,10 +274,11 @@ def one_standard_error(
 ) -> int:
     """Return the position of the simplest setting within one standard error of the `best` log-loss.
 
-    With losses l_f of F folds, setting s qualifies if ``mean l_f(s) <= mean l_f(best) + sd
-    l_f(best) / sqrt(F)``. `values` (S,) are the settings' values of the penalty or option.
-    `simpler` is ``"larger"`` if larger values give simpler models (penalties), or ``"smaller"``
-    (``eps``, the weight of the couplings in mean field). `calibrate` is the `kind` in `calibrated`.
+    Given the losses l_f of F folds, setting s is within one standard error if ``mean l_f(s) <= mean
+    l_f(best) + sd l_f(best) / sqrt(F)``. `values` (S,) contains the value of the penalty or option
+    in each setting. `simpler` is ``"larger"`` if larger values result in simpler models, as for
+    penalties, or ``"smaller"``, as for ``eps``, the weight of the couplings in mean field.
+    `calibrate` is the `kind` in `calibrated`.
     """
     # folds without rows are omitted
     fold_masks = [scored.fold == f for f in np.unique(scored.fold)]

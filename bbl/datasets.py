@@ -48,8 +48,9 @@ _TITANIC_LEVELS = {
 
 
 def _read(name: str) -> pd.DataFrame:
-    """Return the included CSV file `name` as a frame; texts such as "NA" are not read as
-    missing."""
+    """Return the included CSV file `name` as a frame; text such as "NA" is not read as a missing
+    value.
+    """
     content = files("bbl.data").joinpath(name).read_bytes()
     return pd.read_csv(
         io.BytesIO(gzip.decompress(content) if name.endswith(".gz") else content),
@@ -82,7 +83,7 @@ def load_titanic() -> pd.DataFrame:
     DataFrame, shape (32, 5)
         Unordered categorical columns ``Class``, ``Sex``, ``Age``, ``Survived`` with their levels in
         alphabetical order, as in R's bbl, and ``Freq``, the number of people (use
-        ``weights="Freq"``). Eight cells are empty (``Freq`` 0).
+        ``weights="Freq"``). Eight cells are empty (``Freq`` is 0).
 
     Notes
     -----
@@ -107,18 +108,18 @@ def load_titanic() -> pd.DataFrame:
 
 
 def load_titanic_passengers() -> pd.DataFrame:
-    """Return the passengers of the Titanic one by one, with their age in years.
+    """Return the passengers of the Titanic individually, with their age in years.
 
     Returns
     -------
     DataFrame, shape (1309, 4)
         Unordered categorical columns ``Class``, ``Sex`` and ``Survived`` with their levels in
-        alphabetical order, and ``Age`` as float, missing for 263 passengers.
+        alphabetical order, and ``Age`` as float, which is missing for 263 passengers.
 
     Notes
     -----
     Source: F. E. Harrell Jr. and T. Cason, from the Encyclopedia Titanica; OpenML data set 40945.
-    The crew is not included, and numbers of passengers differ a little from `load_titanic`.
+    The crew is not included, and the numbers of passengers differ slightly from `load_titanic`.
 
     Examples
     --------
@@ -139,7 +140,7 @@ def load_titanic_passengers() -> pd.DataFrame:
 
 
 def load_genetic_code() -> pd.DataFrame:
-    """Return the standard genetic code, one row per codon.
+    """Return the standard genetic code, with one row for each codon.
 
     Returns
     -------
@@ -195,8 +196,8 @@ def load_splice_sites() -> pd.DataFrame:
     -------
     DataFrame, shape (10227, 10)
         Columns ``"1"`` to ``"9"``, one for each position, with letters: the last three bases of the
-        exon and the first six of the intron, which begins with GT or GC; and ``count``, the number
-        of occurrences of the site (use ``weights="count"``).
+        exon and the first six bases of the intron, which begins with GT or GC; and ``count``, the
+        number of occurrences of the site (use ``weights="count"``).
 
     Notes
     -----
@@ -214,7 +215,8 @@ def load_splice_sites() -> pd.DataFrame:
 
 
 def load_mnist(part: str = "train") -> pd.DataFrame:
-    """Return 1,000 training or 500 test images from MNIST, drawn at random, in black and white.
+    """Return 1,000 training or 500 test images from MNIST, which were drawn at random, in black and
+    white.
 
     Parameters
     ----------
@@ -229,8 +231,8 @@ def load_mnist(part: str = "train") -> pd.DataFrame:
 
     Notes
     -----
-    Source: LeCun et al. (1998), doi:10.1109/5.726791. The sizes are the same as in the subsample of
-    Woo & Wang (2022), section 3.5, but the images are different.
+    Source: LeCun et al. (1998), doi:10.1109/5.726791. The subsample of Woo & Wang (2022), section
+    3.5, has the same sizes but different images.
 
     Examples
     --------
@@ -290,7 +292,9 @@ _REMOTE = {
 
 
 def _fetch(name: str) -> bytes:
-    """Return the unpacked content of a file in `_REMOTE`: from BBL_DATA, the cache or its URL."""
+    """Return the unpacked content of a file in `_REMOTE`, which is read from BBL_DATA, the cache or
+    its URL.
+    """
     path = _local_file(name) or _download(name)
     try:
         content = path.read_bytes()
@@ -325,7 +329,9 @@ def _local_file(name: str) -> Path | None:
 
 
 def _download(name: str) -> Path:
-    """Return the path of the file in the user's cache; download it with pooch if needed."""
+    """Return the path of the file in the user's cache; download the file with pooch if
+    necessary.
+    """
     remote = _REMOTE[name]
     remedy = (
         f"Put {name} into a directory and set the environment variable BBL_DATA to the path of "
@@ -356,18 +362,18 @@ def _download(name: str) -> Path:
 
 
 def fetch_ma0014() -> pd.DataFrame:
-    """Return the binding sites MA0014.3 (PAX5) from JASPAR 2018; downloaded once.
+    """Return the binding sites MA0014.3 (PAX5) from JASPAR 2018, which are downloaded once.
 
     Returns
     -------
     DataFrame, shape (948, 12)
         Columns ``"1"`` to ``"12"``, one for each position, with letters A, C, G, T. Of the 1412
-        records, 425 empty records and 39 shorter ones are skipped.
+        records, 425 empty records and 39 shorter records are skipped.
 
     Raises
     ------
     DataError
-        If the file can neither be found nor downloaded, or is not the original.
+        If the file cannot be found or downloaded, or differs from the original.
 
     Notes
     -----
@@ -389,7 +395,7 @@ def fetch_ma0014() -> pd.DataFrame:
 
 
 def _read_idx(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the uint8 array in a file in MNIST's IDX format, skipping the header."""
+    """Return the uint8 array in a file in MNIST's IDX format, without the header."""
     content = np.frombuffer(_fetch(name), dtype=np.uint8)
     return content[content.size - int(np.prod(shape)) :].reshape(shape)
 
@@ -414,12 +420,12 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
     Raises
     ------
     DataError
-        If the files can neither be found nor downloaded, or are not the originals.
+        If the files cannot be found or downloaded, or differ from the originals.
 
     Notes
     -----
     Source: LeCun et al. (1998), doi:10.1109/5.726791. The files are searched for as described in
-    `fetch_ma0014`; they may be recompressed, because the SHA-256 of their content is checked.
+    `fetch_ma0014`. They can be recompressed, because only the SHA-256 of their content is checked.
 
     Examples
     --------

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Hint(str):
-    """A hint for Python users, with alternative wordings for other users.
+    """A hint for Python users, with different wordings for other users.
 
     The text itself is the hint for Python users.
 
@@ -104,7 +104,7 @@ class _WithFields(Exception):
 
 
 class BBLError(_WithFields):
-    """Base class of all errors that the package raises deliberately.
+    """Base class of all errors that are specific to the package.
 
     ``str(error)`` is the message, followed by ``Hint:`` and the hint if there is one. All
     parameters are available as attributes.
@@ -114,7 +114,7 @@ class BBLError(_WithFields):
     message : str
         Description of the problem.
     hint : str, optional
-        What to do about it, in the imperative.
+        How to solve the problem, in the imperative.
     argument : str, optional
         Name of the argument that caused the error.
     column : object, optional
@@ -159,7 +159,7 @@ class BBLTypeError(BBLError, TypeError):
 
 
 class ClassError(BBLError, AttributeError):
-    """A result that exists only for classes was requested from a model without a response."""
+    """A result that requires classes was requested from a model without a response."""
 
 
 class ConvergenceWarning(_WithFields, UserWarning):
@@ -181,7 +181,7 @@ class ConvergenceWarning(_WithFields, UserWarning):
 
 
 class DataWarning(_WithFields, UserWarning):
-    """The data were used, but something about them may need attention.
+    """The data were used, but they have properties that may need attention.
 
     It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
 

@@ -1,6 +1,6 @@
 """Importance of predictors: log-losses of a classifier after marginalising over one predictor.
 
-n, m and K are the numbers of rows, predictors and classes. The log-loss of a row is ``-ln P(its
+The numbers of rows, predictors and classes are n, m and K. The log-loss of a row is ``-ln P(its
 class | its predictors)``.
 """
 
@@ -21,8 +21,9 @@ __all__ = ["losses_without", "validated_losses"]
 
 @dataclass(frozen=True)
 class Without:
-    """A classifier with these `scores` that marginalises over predictor `i` in every row; with `i`
-    = -1, all predictors are used.
+    """A classifier with these `scores` that marginalises over predictor `i` in every row.
+
+    If `i` is -1, all predictors are used.
     """
 
     scores: Scores
@@ -37,8 +38,9 @@ class Without:
 
 
 def losses_without(scores: Scores, rows: Sample) -> np.ndarray:
-    """Return the log-losses (1 + m, n) of a classifier with these class `scores`: row 0 with all m
-    predictors, row 1 + i without predictor i.
+    """Return the log-losses (1 + m, n) of a classifier with these class `scores`.
+
+    Row 0 contains the losses with all m predictors, and row 1 + i the losses without predictor i.
     """
     scores_without = (
         Without(scores, i).class_scores(rows.codes, rows.missing)
@@ -60,17 +62,18 @@ def validated_losses(
     workers: int,
     progress: Callable | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cross-validate `losses_without`; return losses (1 + m, N), groups (N,) and weights (N,) of
-    the N held-out rows.
+    """Cross-validate `losses_without`.
+
+    Return the losses (1 + m, N), groups (N,) and weights (N,) of the N held-out rows.
 
     ``refit(train, rng)`` returns a classifier fitted to the training rows of a fold; `rngs`
-    contains one generator per fold. The folds run in `workers` threads; `progress` is called after
-    each.
+    contains one generator for each fold. The folds run in `workers` threads; `progress` is called
+    after each fold.
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Without]:
-        """Return the refitted classifier as 1 + m settings: all predictors, then
-        without each one.
+        """Return the refitted classifier with 1 + m settings: with all predictors, and without each
+        of them.
         """
         fold_model = refit(train, rng)
         return [Without(fold_model.class_scores, i) for i in range(-1, sample.codes.shape[1])]

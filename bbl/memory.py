@@ -1,4 +1,4 @@
-"""Available memory, and errors for allocations that do not fit."""
+"""Available memory, and errors for allocations that exceed it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ USABLE_SHARE = 0.8
 
 
 class MemoryLimitError(BBLError, MemoryError):
-    """An allocation was refused because its estimated size exceeds the available memory, or it
-    failed."""
+    """An allocation failed, or was prevented because its estimated size exceeds the available
+    memory.
+    """
 
 
 def available_memory() -> int:
-    """Return the bytes that this process may still allocate.
+    """Return the number of bytes that this process can still allocate.
 
     This is the minimum of the free memory, the cgroup limit and the ulimit.
     """
@@ -60,7 +61,9 @@ def available_memory() -> int:
 
 
 def _address_space() -> int:
-    """Return the bytes of virtual memory of this process, or 0 on systems without /proc."""
+    """Return the number of bytes of virtual memory of this process, or 0 on systems without
+    /proc.
+    """
     try:  # the first number in statm is the size in pages
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
@@ -70,8 +73,8 @@ def _address_space() -> int:
 def check_memory(needed: float, what: str, remedy: str) -> None:
     """Raise a MemoryLimitError if `needed` bytes exceed 80 % of the available memory.
 
-    The message begins with `what`, a noun for the purpose of the allocation; `remedy`, a sentence,
-    is the hint.
+    The message begins with `what`, a noun for the purpose of the allocation; `remedy` is a sentence
+    that is used as the hint.
     """
     if needed < ALWAYS_ALLOWED:
         return
@@ -86,10 +89,10 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 
 @contextmanager
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
-    """Turn a MemoryError in the ``with`` block into a MemoryLimitError.
+    """Convert a MemoryError in the ``with`` block to a MemoryLimitError.
 
-    The message begins with `what`, a noun for the result of the block; `remedy`, a sentence, is the
-    hint.
+    The message begins with `what`, a noun for the result of the block; `remedy` is a sentence that
+    is used as the hint.
     """
     try:
         yield

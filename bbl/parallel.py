@@ -1,7 +1,7 @@
 """Worker threads, the stop flag, single-threaded BLAS, and progress bars.
 
-The *stop flag* is an int32 array of one element, shared by all tasks of a call. Kernels stop when
-it is nonzero.
+The *stop flag* is an int32 array with one element, which is shared by all tasks of a call. Kernels
+stop when it is nonzero.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ T = TypeVar("T")
 def n_workers(n_jobs: int | None) -> int:
     """Return the number of workers for ``n_jobs``.
 
-    None or -1 means all cores, or all workers of a joblib backend; -2 means all but one, and so on.
-    Raises an OptionError for 0.
+    None or -1 means all cores, or all workers of a joblib backend; -2 means all except one, and so
+    on. Raises an OptionError for 0.
     """
     requested = -1 if n_jobs is None else integer("n_jobs", n_jobs)
     if requested == 0:
@@ -75,11 +75,11 @@ def run_tasks(
 ) -> list:
     """Return ``[function(*task) for task in tasks]``, computed in parallel.
 
-    Tasks run in threads by default. A backend set by the user, for example with
-    ``joblib.parallel_config("loky")``, may run them in other processes, to which function and
-    arguments are pickled.
+    Tasks run in threads by default. A backend that the user has set, for example with
+    ``joblib.parallel_config("loky")``, may run them in other processes; the function and the
+    arguments are then pickled.
 
-    No task may write data that another task reads or writes, so that results do not depend on
+    A task must not write data that another task reads or writes; results then do not depend on
     `workers`. With `shared`, tasks run in threads under any backend, because they write to arrays
     of this process or cannot be pickled. `progress` is called without arguments after each task.
     """
@@ -124,10 +124,10 @@ def run_tasks(
 
 
 def _joblib_pool(workers: int, shared: bool) -> Parallel | None:
-    """Return a joblib pool for the backend set by the user; None if tasks run in threads.
+    """Return a joblib pool for the backend that the user has set, or None if tasks run in threads.
 
-    Threads are not left to joblib, because it checks for results only every 10 ms, which is longer
-    than a small fit.
+    Threads are not run by joblib, which checks for results only every 10 ms; a small fit takes less
+    time.
     """
     from joblib.parallel import Parallel, ThreadingBackend, get_active_backend
 
@@ -142,7 +142,7 @@ def _joblib_pool(workers: int, shared: bool) -> Parallel | None:
 
 
 def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> Iterator[T]:
-    """Yield ``function(item)`` for all `items` in order, computed ahead in threads.
+    """Yield ``function(item)`` for all `items` in order; the results are computed ahead in threads.
 
     Up to `workers` items are processed ahead of the caller. Items are read in the caller's thread.
     If reading fails, the results of earlier items are yielded before the error is raised.
@@ -173,7 +173,7 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
 
 
 class ThreadPool:
-    """Pool of threads for many short rounds of tasks.
+    """A pool of threads for many short rounds of tasks.
 
     A round of `run` has an overhead of about 0.05 ms, compared with a few ms for `run_tasks`. The
     threads end when the ``with`` statement ends or the object is deleted.
@@ -201,7 +201,7 @@ class ThreadPool:
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
         """Call ``function(*task)`` for each of `tasks`.
 
-        No task may write data that another task reads or writes.
+        A task must not write data that another task reads or writes.
         """
         queue = deque(tasks)
         # threads in addition to the caller's
@@ -218,7 +218,9 @@ class ThreadPool:
 
 
 def _run_queue(function: Callable, queue: deque) -> None:
-    """Call ``function(*task)`` with tasks from the left of the shared `queue` until it is empty."""
+    """Call ``function(*task)`` for tasks from the left of the shared `queue`, until the queue is
+    empty.
+    """
     while True:
         try:
             task = queue.popleft()
@@ -228,14 +230,14 @@ def _run_queue(function: Callable, queue: deque) -> None:
 
 
 class Stopped(Exception):
-    """Raised when a task stops because its call of `run_tasks` failed or was interrupted."""
+    """Raised to stop a task after its call of `run_tasks` has failed or was interrupted."""
 
 
 _local = threading.local()  # its attribute `stop` is the stop flag of the thread's current task
 
 
 def stop_flag() -> np.ndarray:
-    """Return the stop flag of the thread's current task, int32 of shape (1,).
+    """Return the stop flag of the thread's current task, an int32 array of shape (1,).
 
     Outside tasks, a new flag is returned.
     """
@@ -246,9 +248,10 @@ def stop_flag() -> np.ndarray:
 def _run_with_flag(
     function: Callable[..., T], stop: np.ndarray, *task: object
 ) -> T | type[Stopped]:
-    """Return ``function(*task)``, with `stop` as the thread's stop flag, or the class Stopped.
+    """Return ``function(*task)``, or the class Stopped; `stop` is the stop flag of the thread
+    during the call.
 
-    An error sets the flag, so that the other tasks stop.
+    An error sets the flag, and the other tasks then stop.
     """
     outer_flag = getattr(_local, "stop", None)
     _local.stop = stop
@@ -295,7 +298,7 @@ class _ScaledProgress:
     scale: float
 
     def __call__(self, share: float = 1.0, note: str = "") -> None:
-        """Report that a fraction `share` of the task (1: all of it) is done, with a `note`."""
+        """Report that a fraction `share` of the task is done (1 for all of it), with a `note`."""
         self.progress(self.scale * share, note)
 
 
@@ -310,7 +313,7 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
     The function is called as ``progress(share=1.0, note="")``, where `share` is the fraction of a
     step done since the last call and `note` is shown after the bar. `total` is the number of steps,
-    or None if unknown. Bars inside a hidden bar are also hidden.
+    or None if it is unknown. Bars inside a hidden bar are also hidden.
     """
     from tqdm import tqdm
 
@@ -336,7 +339,9 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
 @functools.cache
 def _find_blas_libraries() -> list[Any]:
-    """Return threadpoolctl's controllers of all loaded BLAS libraries (numpy's and scipy's)."""
+    """Return threadpoolctl's controllers of all BLAS libraries that are loaded (numpy's and
+    scipy's).
+    """
     import scipy.linalg  # noqa: F401  (loads scipy's BLAS)
     from threadpoolctl import ThreadpoolController
 
@@ -351,25 +356,27 @@ def _set_blas_threads(library: Any, n_threads: int) -> None:
 
 
 class _SerialBlas:
-    """Context that limits BLAS to one thread, so that results do not depend on `n_jobs`.
+    """A context that limits BLAS to one thread, so that results do not depend on `n_jobs`.
 
     Most BLAS libraries have a single thread limit for the whole process; OpenMP has one for each
-    thread. `n_inside` is the number of threads inside the context; `limits_before` are the limits,
-    one per library, to restore.
+    thread. `n_inside` is the number of threads inside the context; `limits_before` contains the
+    limit of each library that will be restored.
     """
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
-        """Reset the lock and the number of threads inside."""
+        """Create a new lock, and set the number of threads inside to 0."""
         # [0] is a placeholder, replaced by the first thread that enters
         self.lock = threading.Lock()
         self.n_inside = 0
         self.limits_before = [0]
 
     def __enter__(self) -> None:
-        """Limit all BLAS libraries to one thread; the first thread to enter stores their limits."""
+        """Limit all BLAS libraries to one thread; the first thread that enters stores the previous
+        limits.
+        """
         libraries = _find_blas_libraries()
         with self.lock:
             if not self.n_inside:
@@ -379,7 +386,7 @@ class _SerialBlas:
                 _set_blas_threads(library, 1)
 
     def __exit__(self, *_: object) -> None:
-        """Restore the limits of this thread, and of the process if no thread is left inside."""
+        """Restore the limits of this thread and, if no thread is left inside, of the process."""
         with self.lock:
             self.n_inside -= 1
             for library, n_threads in zip(_find_blas_libraries(), self.limits_before, strict=True):

@@ -1,4 +1,6 @@
-"""The model file: a JSON-ready dict and numpy arrays in one file, loaded without running code."""
+"""Read and write model files, which contain a JSON-ready dict and numpy arrays and are loaded
+without running code.
+"""
 
 # Format version 1 is a zip file (not compressed, all sizes in 64 bits, fixed time stamps) with
 # these members, in this order:
@@ -61,9 +63,9 @@ _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 def write_model(
     path: str | os.PathLike, meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str = "bbl"
 ) -> None:
-    """Write a model file; an existing file is replaced only when the new one is complete on disk.
+    """Write a model file; an existing file is replaced only after the new file is complete on disk.
 
-    The same input gives the same bytes. No files are left behind after an error.
+    The same input results in the same bytes. If an error occurs, no temporary files are left.
 
     Parameters
     ----------
@@ -122,7 +124,8 @@ def read_model(
 def read_any(
     path: str | os.PathLike, kinds: Collection[str]
 ) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Read a file written by `write_model`; every byte is checked, so the source may be untrusted.
+    """Read a file written by `write_model`; every byte is checked, so files from untrusted sources
+    can be read.
 
     Parameters
     ----------
@@ -267,11 +270,11 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
 
 
 def _check_plain(value: object, place: str, depth: int) -> None:
-    """Raise an error for values that JSON would change.
+    """Raise an error for values that would be changed by JSON.
 
     These are tuples, numpy scalars, keys other than str, NaN and infinity. `place` describes the
-    value in messages, such as ``meta['terms'][0]``; `depth` is 1 + the number of enclosing lists
-    and dicts in meta.json.
+    value in messages, such as ``meta['terms'][0]``; `depth` is one more than the number of
+    enclosing lists and dicts in meta.json.
     """
     # 62 levels: the dict of meta.json, meta, and the 60 levels documented in `write_model`. This is
     # 2 less than in `_check_json`, so that this error, which names the place, comes first.
@@ -337,7 +340,7 @@ def _unpack(
 ) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
     """Return (kind, meta, arrays) from the members of a file.
 
-    Raises a ValueError if meta.json is invalid. `read_members` has already checked and removed the
+    Raise a ValueError if meta.json is invalid. `read_members` has already checked and removed the
     member ``sha256``.
     """
     text = members.get("meta.json", b"").decode("ascii")
@@ -411,7 +414,9 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
 
 
 def _check_json(text: str) -> None:
-    """Raise a ValueError if JSON text is too long, or has too many or too deep containers."""
+    """Raise a ValueError if a JSON text is too long, or has too many or too deeply nested
+    containers.
+    """
     if len(text) > _MAX_META:
         raise ValueError(f"over {_MAX_META >> 20} MiB of JSON")
     depth = n_brackets = 0
@@ -426,7 +431,7 @@ def _check_json(text: str) -> None:
 def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the (key, value) pairs of a JSON object as a dict.
 
-    Raises a ValueError for duplicate keys.
+    Raise a ValueError for duplicate keys.
     """
     result = dict(pairs)
     if len(result) != len(pairs):

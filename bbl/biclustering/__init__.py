@@ -1,1 +1,1 @@
-"""Two-way clustering of a table's rows and columns, on plain arrays."""
+"""Two-way clustering of the rows and columns of a table, on plain arrays."""

@@ -1,4 +1,4 @@
-"""Result of a two-way clustering method, and shared helper functions."""
+"""The result of a two-way clustering method, and shared helper functions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class BiclusterFit(NamedTuple):
     Attributes
     ----------
     rows : ndarray of int32, shape (I,)
-        Group of each of I rows, a label in 0..a-1; all labels occur.
+        Group of each of the I rows, as a label in 0..a-1; all labels occur.
     columns : ndarray of int32, shape (J,)
-        Group of each of J columns, a label in 0..b-1; all labels occur.
+        Group of each of the J columns, as a label in 0..b-1; all labels occur.
     criterion : float
-        Criterion for comparing partitions; smaller is better.
+        Criterion that compares partitions; smaller values are better.
     history : ndarray
-        Objective of the best start after each step; for `Mcmc`, the log posterior of all draws,
+        Objective after each step of the best start; for `Mcmc`, the log posterior of all draws,
         ordered by chain.
     n_iter : int
         Number of iterations, generations or sweeps.
@@ -33,14 +33,14 @@ class BiclusterFit(NamedTuple):
         Whether no move of a row or column decreases the objective; for `Genetic`, whether the
         result was refined; for `Mcmc`, whether the chains have mixed.
     selection : list of (a, b, objective, criterion), or None
-        One entry for each pair of group numbers tried; None if the numbers were given.
+        One entry for each pair of numbers of groups that was tried; None if the numbers were given.
     evolved : Evolved or None
         Best run of `Genetic`; None for other methods.
     draws : Draws or None
         Draws from `Mcmc`, with chains on the first axis of all arrays; None for other methods.
     share : (ndarray, ndarray) or None
-        For `Mcmc`, the proportions of draws where two rows (I, I) or two columns (J, J) are in the
-        same group.
+        For `Mcmc`, the proportions of draws in which two rows (I, I) or two columns (J, J) are in
+        the same group.
     """
 
     rows: np.ndarray
@@ -67,9 +67,9 @@ def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
 
 
 def refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) -> None:
-    """Raise an OptionError if `groups` are given to a method that determines them.
+    """Raise an OptionError if `groups` are given to a method that determines the groups itself.
 
-    `chooser` is named in the error message.
+    The error message names `chooser`, which determines the groups.
     """
     if groups is not None:
         raise OptionError(

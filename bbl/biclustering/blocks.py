@@ -1,6 +1,6 @@
 """Blocks of a two-way table, and groups for new rows.
 
-A table has I rows in a groups and J columns in b groups; a pair consists of a row and a column.
+A table has I rows in `a` groups and J columns in `b` groups; a pair consists of a row and a column.
 Each cell of a categorical table has one of L levels.
 """
 
@@ -19,10 +19,11 @@ __all__ = ["best_groups", "ordered"]
 def block_sums(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> np.ndarray:
-    """Return sums over each block: level weights (a, b, L), or weight and weighted sum (a, b, 2).
+    """Return sums over each block: the weights of the levels (a, b, L), or the weight and the
+    weighted sum of the values (a, b, 2).
 
     `rows` (I,) and `columns` (J,) are labels; `n_levels` is 0 for a numeric table. If `rated`, a
-    cell indicates that the row rated the column, and a pair without a cell is an observed zero; the
+    cell indicates that the row rated the column, and a pair without a cell is an observed zero. The
     weight of a block is then its number of pairs.
     """
     a = int(rows.max()) + 1
@@ -41,10 +42,10 @@ def block_sums(
 def ordered(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, n_levels: int, rated: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-    """Renumber groups by increasing mean (categorical tables: by decreasing size).
+    """Renumber the groups by increasing mean or, in categorical tables, by decreasing size.
 
-    The arguments are the same as in `block_sums`. Returns the row labels, the column labels, the
-    block sums and the within-block sum of squares (nan with levels).
+    The arguments are the same as in `block_sums`. Return the row labels, the column labels, the
+    block sums and the within-block sum of squares, which is nan with levels.
     """
     # by first appearance, which resolves ties
     labels = [canonical(rows), canonical(columns)]
@@ -82,10 +83,10 @@ def best_groups(
 ) -> np.ndarray:
     """Return the label of the best row group for each new row, int32 (new rows,).
 
-    `cells` contains the new rows' cells, `columns` the column labels, and `means` (a, b) the block
-    means. With `log_shares` (a, b, L), the log proportions of levels in each block, values are
-    level codes and are compared with these proportions instead. If `rated`, `means` contains the
-    proportions of rated pairs, and pairs without a cell are unrated.
+    `cells` contains the cells of the new rows, `columns` the column labels, and `means` (a, b) the
+    block means. If `log_shares` (a, b, L) contains the log proportions of levels in each block,
+    values are level codes and are compared with these proportions instead. If `rated`, `means`
+    contains the proportions of rated pairs, and pairs without a cell are unrated.
     """
     b = means.shape[1]
     if rated:
@@ -106,7 +107,7 @@ def best_groups(
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
-    """Return minus the log-likelihood (rows, a) of each row in each row group.
+    """Return the negative log-likelihood (rows, a) of each row in each row group.
 
     `columns` (J,) contains the column labels, and `log_shares` (a, b, L) the log proportions of
     levels in each block.

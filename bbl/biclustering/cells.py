@@ -1,4 +1,4 @@
-"""Observed cells of a two-way table, as compressed sparse rows.
+"""Observed cells of a two-way table, stored as compressed sparse rows.
 
 A pair consists of a row and a column.
 """
@@ -17,7 +17,7 @@ __all__ = ["Cells"]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Observed cells of an I x J table, sorted by row, column and value.
+    """The observed cells of an I x J table, sorted by row, column and value.
 
     Pairs may have several values.
 
@@ -26,7 +26,7 @@ class Cells:
     shape : (int, int)
         Numbers of rows I and columns J.
     start : ndarray of intp, shape (I + 1,)
-        Position of each row's first cell, followed by n.
+        Position of the first cell of each row; the last entry is n.
     column : ndarray of int32, shape (n,)
         Column of each cell.
     value : ndarray of float64, shape (n,)
@@ -43,7 +43,7 @@ class Cells:
 
     @classmethod
     def from_entries(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Sort entries, and merge entries with equal row, column and value by adding weights.
+        """Sort entries, and merge entries with equal row, column and value by adding their weights.
 
         The arguments are arrays of equal length.
         """
@@ -70,9 +70,9 @@ class Cells:
 
     @classmethod
     def stored(cls, start, column, value, weight, shape: tuple[int, int]) -> Cells:
-        """Return cells from arrays whose dtypes and ranges have been validated.
+        """Return the cells, given arrays whose dtypes and ranges have been validated.
 
-        Raises a ValueError if `start` is inconsistent with the others.
+        Raise a ValueError if `start` is inconsistent with the other arrays.
         """
         n = len(value)
         if n == 0 or start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any():
@@ -105,8 +105,8 @@ class Cells:
         return self.start, self.column, self.value, self.weight
 
     def averaged(self) -> Cells:
-        """Return the table with one cell per observed pair: the weighted mean of the pair's
-        values.
+        """Return the table with one cell for each observed pair, which contains the weighted mean
+        of the pair's values.
         """
         is_first = np.ones(self.n, dtype=bool)  # whether a cell is the first of its pair
         is_first[1:] = self.column[1:] != self.column[:-1]
@@ -123,7 +123,8 @@ class Cells:
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return each row's weights and weighted values, summed by column group, (I, groups) each.
+        """Return the weights and the weighted values of each row, both summed by column group, (I,
+        groups) each.
 
         `group` (J,) contains the column labels, and `groups` is the number of groups.
         """

@@ -1,4 +1,4 @@
-"""The Du process: a Markov chain on partitions of items (appendix A of the thesis of Li 2014)."""
+"""The Du process: a Markov chain on partitions of items (Li 2014, appendix A)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["du_draws"]
 def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator) -> np.ndarray:
     """Return partitions (draws, n) with canonical labels, `thin` steps apart.
 
-    The first partition is `thin` steps from the labels `start` (n,).
+    The first partition is `thin` steps after the labels `start` (n,).
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Genetic algorithm for two-way clustering of ordinal ratings (Li 2014, section 1.3).
 
-An individual consists of a partition of the items and a partition of the users: a row of labels,
-items first. Smaller fitness is better.
+An individual consists of a partition of the items and a partition of the users. It is stored as a
+row of labels, with the items first. Smaller fitness is better.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ CHUNK = 2  # number of generations between checks of the stop flag
 
 
 class Ratings(NamedTuple):
-    """Ratings and the block model; attributes are in the order of the kernel's arguments.
+    """Ratings and the block model; the attributes are in the order of the kernel's arguments.
 
-    The probability of a rating r in a block with mean m is that of (r - .5, r + .5) under a normal
-    distribution with mean m and standard deviation `sigma`, truncated to the scale. The fitness is
-    minus twice the log-likelihood plus `penalty` per block.
+    The probability of a rating r in a block with mean m is the probability of the interval (r - .5,
+    r + .5) under a normal distribution with mean m and standard deviation `sigma`, truncated to the
+    scale. The fitness is -2 times the log-likelihood, plus `penalty` for each block.
 
     Attributes
     ----------
     item, user : ndarray of int32, shape (n,)
         Item and user of each rating.
     rating : ndarray of int32, shape (n,)
-        The ratings, counted from 0 for the lowest rating.
+        The ratings, where 0 stands for the lowest rating.
     weight : ndarray, shape (n,)
         Frequency of the user's rating of the item.
     items, users, levels : int
@@ -58,9 +58,10 @@ class Ratings(NamedTuple):
     def from_cells(
         cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool
     ) -> Ratings:
-        """Return ratings from cells with integers in low..high; rows are items and columns users.
+        """Return the ratings, given cells with integers in low..high; rows are items and columns
+        are users.
 
-        The penalty per block is `penalty` times the log of the number of ratings.
+        The penalty for each block is `penalty` times the log of the number of ratings.
         """
         rating = np.rint(cells.value - low).astype(np.int32)
         block_penalty = penalty * float(np.log(cells.weight.sum()))
@@ -112,12 +113,13 @@ class Evolved(NamedTuple):
 
 
 def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) -> np.ndarray:
-    """Return the initial population (n_individuals, items + users), advancing the generator.
+    """Return the initial population (n_individuals, items + users), and advance the random
+    generator.
 
-    `stream` (4,) is the generator's state. The first member has groups of size one. The other
-    members are obtained from it by steps of the Du process (a random item or user moves to another
-    group or to a new group); the number of steps equals the number of items or users. Crossover
-    never adds groups, so the search starts from as many groups as possible.
+    `stream` (4,) is the state of the generator. In the first member, each group has one item or
+    user. The other members are obtained from it by steps of the Du process, in which a random item
+    or user moves to another group or to a new group; the number of steps equals the number of items
+    or users. Crossover never adds groups, so the search starts with as many groups as possible.
     """
     items = ratings.items
     users = ratings.users
@@ -133,8 +135,8 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     """Run the genetic algorithm once.
 
     `options` contains the options of `Genetic` from ``population``, the number of individuals, to
-    ``refine``; ``crossover``, ``mutation`` and ``elitism`` are passed to the kernel. With
-    ``refine``, the best individual is improved at the end.
+    ``refine``; ``crossover``, ``mutation`` and ``elitism`` are passed to the kernel. If ``refine``
+    is True, the best individual is improved at the end.
     """
     items = ratings.items
     users = ratings.users

@@ -1,7 +1,7 @@
-"""Criteria for the number of groups, on the scale of minus twice a log-likelihood.
+"""Criteria for the number of groups, on the scale of -2 times a log-likelihood.
 
-Smaller values are better. A table has a row groups and b column groups; a pair consists of a row
-and a column. Cells are numeric or have L levels.
+Smaller values are better. A table has `a` row groups and `b` column groups; a pair consists of a
+row and a column. Cells are numeric or have L levels.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ __all__ = ["Noise", "block_criterion", "integrated_completed", "levels_deviance"
 
 
 def normal_deviance(squares: float, total: float, resolution: float) -> float:
-    """Return minus twice the maximised log-likelihood of normal cells with a common variance.
+    """Return -2 times the maximised log-likelihood of normal cells with a common variance.
 
     `squares` is the sum of squared differences from the block means over `total` observations. The
-    variance is at least the rounding variance for `resolution`, the smallest gap between values:
-    ``resolution**2 / 12``. Without this bound, the likelihood of a table without noise would be
-    infinite.
+    variance is at least the variance of rounding errors for `resolution`, the smallest gap between
+    values: ``resolution**2 / 12``. Without this bound, the likelihood of a table without noise
+    would be infinite.
     """
     variance = max(squares / total, resolution**2 / 12.0, np.finfo(float).tiny)
     return float(total * np.log(2.0 * np.pi * variance) + squares / variance)
 
 
 def levels_deviance(counts: np.ndarray) -> float:
-    """Return minus twice the log-likelihood of blocks with separate distributions of L levels.
+    """Return -2 times the log-likelihood of blocks with separate distributions of L levels.
 
     `counts` (..., L) contains the counts of levels in each block.
     """
@@ -41,16 +41,16 @@ def levels_deviance(counts: np.ndarray) -> float:
 def integrated_completed(
     deviance: float, sizes: tuple[np.ndarray, np.ndarray], parameters: int, total: float
 ) -> float:
-    """Return minus twice the log integrated completed likelihood (Keribin et al. 2015).
+    """Return -2 times the log of the integrated completed likelihood (Keribin et al. 2015).
 
     The large-sample form is ``deviance + parameters ln total``, plus ``-2 sum_g n_g ln(n_g / n) +
-    (k - 1) ln n`` for the rows and for the columns, where n rows (columns) are in k groups of sizes
-    n_g.
+    (k - 1) ln n`` for the rows and for the columns, where n is the number of rows or columns, and
+    n_g the number of those in group g of k groups.
 
     Parameters
     ----------
     deviance : float
-        Minus twice the log-likelihood of the cells given the groups.
+        -2 times the log-likelihood of the cells given the groups.
     sizes : two ndarrays
         Numbers of rows and of columns in each group.
     parameters : int
@@ -71,7 +71,7 @@ def integrated_completed(
 
 
 class Noise(NamedTuple):
-    """Noise in the values, which does not depend on the groups.
+    """The noise in the values, which does not depend on the groups.
 
     Pairs (row, column) may be observed repeatedly.
 
@@ -80,7 +80,7 @@ class Noise(NamedTuple):
     total : float
         Number of observations.
     within : float
-        Sum of squared differences between repeated observations and the pair's mean.
+        Sum of squared differences between repeated observations and the mean of their pair.
     resolution : float
         Smallest gap between distinct values.
     """
@@ -91,7 +91,7 @@ class Noise(NamedTuple):
 
     @classmethod
     def from_cells(cls, cells: Cells) -> Noise:
-        """Return the noise in the cells of a table."""
+        """Return the noise in the values of a table's cells."""
         means = cells.averaged()
         total = float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
@@ -107,11 +107,11 @@ class Noise(NamedTuple):
 def block_criterion(
     cells: Cells, rows: np.ndarray, columns: np.ndarray, squares: float, n_levels: int, noise: Noise
 ) -> float:
-    """Return minus twice the log integrated completed likelihood of two partitions of a table.
+    """Return -2 times the log of the integrated completed likelihood of two partitions of a table.
 
-    `cells` contains all observations, including repeated ones; `rows` and `columns` are labels;
-    `squares` is the sum of squared differences of the pairs' means from the block means (unused
-    with levels); `n_levels` is 1 for numeric cells.
+    `cells` contains all observations, including repeated ones. `rows` and `columns` are labels.
+    `squares` is the sum of squared differences between the means of the pairs and the block means;
+    it is not used with levels. `n_levels` is 1 for numeric cells.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a = len(sizes[0])

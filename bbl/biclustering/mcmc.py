@@ -1,5 +1,5 @@
 """MCMC for partitions of raters and of rated items (Li 2014, section 1.2). Raters are the rows of a
-table, items its columns.
+table, and items its columns.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MIXED = 1.1  # chains are considered mixed up to this split R-hat
 
 
 class Draws(NamedTuple):
-    """Draws of one chain, or of several chains along the first axis.
+    """The draws of one chain, or of several chains along the first axis.
 
     Attributes
     ----------
@@ -47,7 +47,9 @@ class Draws(NamedTuple):
 
     @property
     def traces(self) -> np.ndarray:
-        """Log posterior and numbers of groups of raters and items in each draw, (..., draws, 3)."""
+        """Log posterior and numbers of groups of raters and of items in each draw, shape (...,
+        draws, 3).
+        """
         groups = [labels.max(axis=-1) + 1.0 for labels in (self.rows, self.columns)]
         return np.stack([self.log_posterior, *groups], axis=-1)
 
@@ -87,9 +89,9 @@ def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
 def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None = None) -> Draws:
     """Run one chain from random partitions.
 
-    `cells` contains the items (columns) rated by each rater (row), and `options` the options of
-    `Mcmc` from ``draws`` to ``step``. `popularity` (items,) fixes the weights w, which are drawn
-    from their posterior by default.
+    `cells` contains the items (columns) that were rated by each rater (row), and `options` the
+    options of `Mcmc` from ``draws`` to ``step``. If given, `popularity` (items,) contains fixed
+    weights w; otherwise, w is drawn from its posterior.
     """
     rng = np.random.default_rng(seed)
     n = options["draws"]
@@ -108,11 +110,11 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
 
 
 def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> float:
-    """Return the log-likelihood of the rated items: eq. 1.1 with its normalising constant.
+    """Return the log-likelihood of the rated items, which is eq. 1.1 with its normalising constant.
 
     `rows` (raters,) and `columns` (items,) are labels of a and b groups, `gamma` (a,) contains the
-    logits of lambda, `rank` (a, b) the ranks 1, 2, ... given by groups of raters to groups of
-    items, and `popularity` (items,) the weights w.
+    logits of lambda, `rank` (a, b) the rank 1, 2, ... that each group of raters gives to each group
+    of items, and `popularity` (items,) the weights w.
     """
     # priors and proposals are unused
     chain = _chain(

@@ -1,6 +1,6 @@
 """Two-way clustering methods: METHODS maps the values of ``method=`` to classes of options.
 
-Each class has a `name`, the required kind of cells (`response`), and a `fit` method.
+Each class has a `name`, the kind of cells that it requires (`response`), and a `fit` method.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class Genetic:
     Parameters
     ----------
     scale : (int, int), default (1, 5)
-        Lowest and highest rating; ratings are integers.
+        The lowest and the highest rating; ratings are integers.
     sigma : float, default 0.5
         Standard deviation of a rating before rounding.
     penalty : {"bic", "thesis"} or float, default "bic"
         Penalty per block as a multiple of ln N: 1 ("bic"), 1/2 (as in Li 2014), or a number.
     mean : {"block", "mle"}, default "block"
-        Block means: the mean of a block's ratings, or the maximum-likelihood estimate before
-        truncation.
+        How the mean of a block is estimated: by the mean of its ratings, or by the
+        maximum-likelihood estimate before truncation.
     population : int, default 6
     generations : int, default 1000
     crossover, mutation : float, default 0.8 and 0.2
         Probabilities of crossover and mutation.
     elitism : bool, default True
-        Whether the best individual always survives.
+        Whether the best individual is always kept.
     refine : bool, default True
         Whether to improve the best individual at the end by moving single items as long as the
         fitness decreases.
@@ -143,7 +143,7 @@ class Genetic:
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
         """Run the algorithm from `n_init` populations and return the best individual.
 
-        `groups` must be None. `n_levels` is unused; it is part of the signature of all methods.
+        `groups` must be None. `n_levels` is not used; it is part of the signature of all methods.
         """
         refuse_groups(groups, self.name, "the fitness")
         ratings = self.ratings(cells)
@@ -165,7 +165,7 @@ class Genetic:
 
 @dataclass(frozen=True)
 class Mcmc:
-    """Cluster raters and items by MCMC, given the items rated by each rater.
+    """Cluster raters and items by MCMC, given the items that were rated by each rater.
 
     Parameters
     ----------
@@ -187,8 +187,8 @@ class Mcmc:
     loss : {"vi", "binder"}, default "vi"
         Loss whose posterior expectation is minimised by the reported partition. For "vi", the
         variation of information, a lower bound on the expectation is minimised instead (Wade &
-        Ghahramani 2018); its minimum may differ. The best draw is improved by moves of single
-        items.
+        Ghahramani 2018); the partition that minimises it may be different. The best draw is
+        improved by moves of single items.
 
     Raises
     ------
@@ -224,7 +224,9 @@ class Mcmc:
         return n_init
 
     def _popularity(self, n: int) -> np.ndarray | None:
-        """Return the validated weights of the `n` items, with sum 1, or None to sample them."""
+        """Return the validated weights of the `n` items, which sum to 1, or None if they are
+        sampled.
+        """
         if self.popularity is None:
             return None
         try:
@@ -239,10 +241,10 @@ class Mcmc:
         return w / w.sum()
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Run `n_init` chains and return the partitions with the smallest expected loss.
+        """Run `n_init` chains, and return the partitions with the smallest expected loss.
 
-        For "vi", this is a lower bound on the loss. `groups` must be None. `n_levels` is unused; it
-        is part of the signature of all methods.
+        For "vi", a lower bound on the expected loss is minimised. `groups` must be None. `n_levels`
+        is not used; it is part of the signature of all methods.
         """
         refuse_groups(groups, self.name, "the posterior")
         n, m = cells.shape  # raters and items
@@ -299,8 +301,8 @@ METHODS: dict[str, Callable[..., Any]] = {kind.name: kind for kind in (Prototype
 def make_method(method: str, options: dict, beside: Iterable[str] = ()) -> Any:
     """Return an instance of the class in `METHODS` for this method, with the given options.
 
-    For an unknown option, the error suggests the nearest name among the method's options and the
-    caller's other arguments, `beside`.
+    For an unknown option, the error suggests the closest name among the method's options and
+    `beside`, the other arguments of the caller.
     """
     method_class = METHODS[choice("method", method, list(METHODS))]
     option_names = [f.name for f in dataclasses.fields(method_class)]  # type: ignore[arg-type]

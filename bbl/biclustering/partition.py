@@ -1,4 +1,6 @@
-"""Partitions of items as labels: comparisons, and point estimates from posterior draws."""
+"""Partitions of items, represented by labels: comparisons, and point estimates from posterior
+draws.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ CANDIDATES = 1000
 
 
 def canonical(labels: np.ndarray) -> np.ndarray:
-    """Relabel as 0, 1, ... by first appearance, so that equal partitions have equal labels.
+    """Relabel groups as 0, 1, ... in order of first appearance, so that equal partitions have equal
+    labels.
 
     Examples
     --------
@@ -33,7 +36,7 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 
 def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the number of items (a, b) in each pair of groups of two partitions.
+    """Return a table (a, b) with the number of items in each pair of groups of two partitions.
 
     `one` and `other` are labels (I,).
     """
@@ -56,7 +59,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     """
 
     def n_pairs(counts: np.ndarray) -> float:
-        """Return the number of pairs of items within groups of these sizes."""
+        """Return the number of pairs of items within groups of the given sizes."""
         return float((counts * (counts - 1.0)).sum() / 2.0)
 
     counts = contingency(one, other)
@@ -75,7 +78,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
-    """Return the proportion (I, I) of draws where two items are in the same group.
+    """Return the proportion (I, I) of draws in which two items are in the same group.
 
     `draws` (n, I) contains the labels.
 
@@ -91,9 +94,9 @@ def similarity(draws: np.ndarray) -> np.ndarray:
 
 
 def _binder(share: np.ndarray) -> float:
-    """Return a group's contribution to the expected Binder loss.
+    """Return the contribution of a group to the expected Binder loss.
 
-    This is the sum of ``1 - 2 share`` over pairs of the group's k members.
+    This is the sum of ``1 - 2 share`` over all pairs of the k members of the group.
 
     `share` (k, k) contains the similarities of the members.
     """
@@ -101,11 +104,11 @@ def _binder(share: np.ndarray) -> float:
 
 
 def _information(share: np.ndarray) -> float:
-    """Return a group's contribution to the expected variation of information.
+    """Return the contribution of a group to the expected variation of information.
 
     This is ``sum_i (ln k - 2 ln sum_j share_ij)``.
 
-    `share` (k, k) contains the similarities of its k members.
+    `share` (k, k) contains the similarities of the k members of the group.
     """
     return float(len(share) * np.log(len(share)) - 2.0 * np.log(share.sum(axis=1)).sum())
 
@@ -118,10 +121,11 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
     """Return the posterior expected loss of a partition, given the similarity matrix `share` (I,
     I).
 
-    ``"binder"``: the number of pairs of items that are together only in the partition or only in
-    the draw. ``"vi"``: the variation of information in nats, with the logarithm of a mean instead
-    of the mean of logarithms (Wade & Ghahramani 2018, eq. 13). The result is exact for a single
-    draw, otherwise a lower bound on the part that depends on the partition.
+    ``"binder"``: the number of pairs of items that are in the same group either only in the
+    partition or only in the draw. ``"vi"``: the variation of information in nats, approximated by
+    the logarithm of a mean instead of the mean of logarithms (Wade & Ghahramani 2018, eq. 13). The
+    result is exact for a single draw; otherwise, it is a lower bound on the part of the loss that
+    depends on the partition.
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
@@ -134,7 +138,7 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
 def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> np.ndarray:
     """Return the partition with the smallest expected loss, as int32 labels (I,).
 
-    This is the best draw, improved by moves of single items.
+    This is the best of the draws, improved by moves of single items.
 
     `draws` (n, I) contains canonical labels, `share` (I, I) their `similarity`; `loss` is one of
     `LOSSES`.

@@ -1,4 +1,6 @@
-"""Two-way clustering by prototypes: alternating assignment of rows and columns."""
+"""Two-way clustering by prototypes, in which rows and columns are assigned to groups
+alternately.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,11 @@ class PrototypeFit(NamedTuple):
     value : float
         Objective; see `Table.objective`.
     history : ndarray
-        Objective at the start and after each half-step, where rows or columns are moved; with
-        "pearson", the sum over both half-steps after each iteration.
+        Objective at the start and after each half-step, in which either rows or columns are moved;
+        with "pearson", the sum over both half-steps after each iteration.
     n_iter : int
     converged : bool
-        Whether nothing moved in the last iteration.
+        Whether no row or column was moved in the last iteration.
     """
 
     rows: np.ndarray
@@ -54,7 +56,9 @@ class PrototypeFit(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over each line's cells by group of the other axis; with "levels", also by level."""
+    """Sums over the cells of each row or column by group of the other axis; with "levels", also by
+    level.
+    """
 
     counts: np.ndarray  # weights of each line, (n, L k_other)
     sums: np.ndarray  # weighted values of each line, (n, L k_other)
@@ -63,7 +67,7 @@ class Sums(NamedTuple):
 
 
 def add_rows(labels: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray:
-    """Return the sums (groups, width) of `rows` (n, width) over groups with labels (n,)."""
+    """Return the sums (groups, width) of `rows` (n, width) over the groups with labels (n,)."""
     out = np.empty((groups, rows.shape[1]))
     kernel.add_rows(labels, rows, out)
     return out
@@ -71,19 +75,19 @@ def add_rows(labels: np.ndarray, rows: np.ndarray, groups: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Cells, and the metric for comparing rows and columns with prototypes.
+    """Cells, and the metric that compares rows and columns with prototypes.
 
     Attributes
     ----------
     cells : Cells
-        One cell per observed pair. With the metric "levels", the shape is (I, J L), each column
-        represents a level of a column of the table, and all values are 1: each level of an observed
-        pair has a cell.
+        One cell for each observed pair. With the metric "levels", the shape is (I, J L): each
+        column represents one level of a column of the table. All values are 1, and each observed
+        level of a pair has a cell.
     metric : {"squared", "levels", "pearson"}
     n_levels : int, default 1
         Number of levels L of a cell.
     fill : float, default 0.0
-        Prototype of blocks without cells; with "levels", the prior count that is spread over the
+        Prototype of blocks without cells; with "levels", the prior count that is divided among the
         levels of a block.
     """
 
@@ -96,7 +100,7 @@ class Table:
     def pairs(self) -> Cells:
         """The observed pairs, as cells of shape (I, J) with value and weight 1.
 
-        With "levels", a pair observed with several levels has several of the table's cells.
+        With "levels", a pair that was observed with several levels has several cells in the table.
         """
         shape = self.cells.shape[0], self.cells.shape[1] // self.n_levels
         pairs = np.unique(self.cells.row * np.int64(shape[1]) + self.cells.column // self.n_levels)
@@ -114,11 +118,11 @@ class Table:
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
-        """Return the part of each line's cost (n,) that is common to all groups.
+        """Return the part of each line's cost (n,) that is the same for all groups.
 
         It is not included in `costs`.
 
-        With "squared", this is the weighted sum of squares, otherwise 0.
+        With "squared", this is the weighted sum of squares; otherwise, it is 0.
         """
         if self.metric != "squared":
             return np.zeros(self.size(axis))
@@ -135,8 +139,8 @@ class Table:
     def grouped(
         self, side: Cells, axis: int, other: np.ndarray, k_other: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return each line's weights and weighted values (n, L k_other) by level and group of
-        `other`.
+        """Return the weights and the weighted values of each line (n, L k_other), by level and
+        group of `other`.
 
         `side` is the result of ``side(axis)``; `other` contains the labels of the other axis.
         """
@@ -166,7 +170,7 @@ class Table:
     def costs(self, counts: np.ndarray, sums: np.ndarray, prototype: np.ndarray) -> np.ndarray:
         """Return the cost (n, k) of each line in each group.
 
-        It is computed from sums (n, L k_other) and prototypes (k, L k_other).
+        The cost is computed from sums (n, L k_other) and prototypes (k, L k_other).
 
         "squared": squared distance minus `misfit`; "levels": deviance; "pearson": the line's weight
         times (1 - r).
@@ -213,11 +217,12 @@ class Table:
 def _pattern_costs(
     table: Table, axis: int, labels, other, k: int, k_other: int, tied: np.ndarray
 ) -> np.ndarray:
-    """Return minus the log-likelihood of the observation pattern of `tied` lines in each group.
+    """Return the negative log-likelihood of the observation pattern of the `tied` lines in each
+    group.
 
-    The result has shape (len(tied), k). Whether a pair is observed is a Bernoulli variable with one
-    rate per block. `labels` (n,) contains the labels of the axis, and `other` those of the other
-    axis.
+    The result has shape (len(tied), k). Whether a pair is observed is modelled as a Bernoulli
+    variable with one rate for each block. `labels` (n,) contains the labels of the axis, and
+    `other` those of the other axis.
     """
     # (n, k_other): observed pairs of each line by group of the other axis
     n_observed = (table.pairs.T if axis else table.pairs).sums(other, k_other)[0]
@@ -239,10 +244,11 @@ def _assign_lines(
     k_other: int,
     misfit: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return each line's best group (n,), the line's cost (n,), and the tolerance for tied costs.
+    """Return the best group of each line (n,), the cost of the line (n,), and the tolerance for
+    tied costs.
 
-    If costs are tied, a line stays in its `old` group (n,) unless another group fits its pattern of
-    observed cells better. `other` contains the labels of the other axis, `misfit` (n,) is
+    If costs are tied, a line remains in its `old` group (n,), unless another group fits its pattern
+    of observed cells better. `other` contains the labels of the other axis, and `misfit` (n,) is
     `Table.misfit`.
     """
     prototypes = table.prototypes(sums.block_counts, sums.block_sums)
@@ -280,7 +286,9 @@ def _assign_lines(
 
 
 def _drop_empty(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
-    """Return labels renumbered without empty groups, and the number of groups in use."""
+    """Return labels that are renumbered without empty groups, and the number of groups that
+    remain.
+    """
     used = np.bincount(labels, minlength=k) > 0
     return (np.cumsum(used) - 1)[labels].astype(np.int32), int(used.sum())
 
@@ -293,11 +301,12 @@ def alternate(
     move: str = "all",
     empty: str = "reseed",
 ) -> PrototypeFit:
-    """Assign rows and columns in turn to the groups with the smallest cost until nothing moves.
+    """Assign rows and columns alternately to the groups with the smallest cost, until no row or
+    column moves.
 
     The equations of Li (2014, eqs. 2.1 and 2.2) are corrected: a row is compared with prototypes
-    over its observed cells only, ``sum_h n_ih (A_gh - mean_ih)^2`` over the column groups h, where
-    n_ih is the number of cells of row i in h and mean_ih their mean.
+    only over its observed cells, by ``sum_h n_ih (A_gh - mean_ih)^2``. The sum is over the column
+    groups h, n_ih is the number of cells of row i in h, and mean_ih is their mean.
 
     Parameters
     ----------
@@ -306,8 +315,8 @@ def alternate(
         Initial labels 0, 1, ...
     max_iter : int, default 100
     move : {"all", "one"}, default "all"
-        Whether all lines of the axis are moved at once or one after another, with blocks updated
-        after each move ("squared" only).
+        Whether all lines of the axis are moved at once, or one after another with blocks updated
+        after each move (only for "squared").
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting line or is dropped.
 
@@ -315,7 +324,7 @@ def alternate(
     -------
     PrototypeFit
         The fit. Labels are 0, 1, ... without gaps; groups that remained empty or were dropped are
-        omitted.
+        not included.
     """
     labels = [
         np.ascontiguousarray(rows, dtype=np.int32),
@@ -378,8 +387,8 @@ def alternate(
 def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[Table, Cells]:
     """Return the table for `alternate`, and the cells for its `Starts`.
 
-    `fill` is the same as in `Table`. The cells for the starts are the table's cells; with "levels",
-    an observed cell becomes L cells: 1 at its level, 0 at the other levels.
+    `fill` is the same as in `Table`. The cells for the starts are the table's cells. With "levels",
+    each observed cell is replaced by L cells, with 1 at its level and 0 at the other levels.
 
     Raises
     ------
@@ -427,7 +436,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
 def fit_once(
     table: Table, starts: Starts, groups: tuple[int, int], seed: int, options: dict
 ) -> PrototypeFit:
-    """Fit from one start, which consists of separate clusterings of rows and columns.
+    """Fit from a single start, which consists of separate clusterings of rows and columns.
 
     `starts` is created from the cells returned by `make_tables` with `table`; `options` contains
     keyword arguments of `alternate`.

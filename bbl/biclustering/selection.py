@@ -1,4 +1,6 @@
-"""Two-way clustering by block prototypes from many starts, with selected numbers of groups."""
+"""Two-way clustering by block prototypes from many starts, and selection of the numbers of
+groups.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,20 @@ class Prototype:
         "squared": sum of squares. "levels": deviance, with a distribution of levels for each block.
         "pearson": ``1 - r``, where r is the correlation between a row and a prototype.
     move : {"all", "one"}, default "all"
-        Whether all rows are moved at once or one after another, which takes longer but reaches a
-        lower objective ("squared" only).
+        Whether all rows are moved at once, or one after another, which takes longer but reaches a
+        lower objective (only for "squared").
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
         Initial groups of rows and columns. "kmeans": k-means++ and a few steps of Lloyd's
-        algorithm. "hierarchical": Ward's clustering, which compares all pairs of rows and gives a
+        algorithm. "hierarchical": Ward's clustering, which compares all pairs of rows; there is a
         single start for any `n_init`. "random": assignment to the nearest of several random rows,
         as in Li (2014).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting row or is dropped.
     fill : float, optional
-        Mean of blocks without cells; by default, 3 for ratings 1 to 5, otherwise the mean of all
-        cells.
+        Mean of blocks without cells; by default, 3 for ratings from 1 to 5, and otherwise the mean
+        of all cells.
     prior_count : float, default 1.0
-        Pseudocount spread over the levels of each block, for "levels".
+        Prior count that is divided among the levels of each block, for "levels".
     max_iter : int, default 100
     max_groups : int, default 10
         Maximum number of row groups and of column groups to try if `groups` is not given.
@@ -87,7 +89,7 @@ class Prototype:
 
     @property
     def response(self) -> str:
-        """Kind of cells required by the metric: factor "levels" or "numeric" values."""
+        """Kind of cells that the metric requires: factor "levels" or "numeric" values."""
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
@@ -95,13 +97,13 @@ class Prototype:
         return self._n_starts(n_init) * len(self._grid(groups, shape))
 
     def _n_starts(self, n_init: int) -> int:
-        """Return the number of starts for each pair of group numbers."""
+        """Return the number of starts for each pair of numbers of groups."""
         return 1 if self.start == "hierarchical" else n_init
 
     def _grid(
         self, groups: tuple[int, int] | None, shape: tuple[int, int]
     ) -> list[tuple[int, int]]:
-        """Return the numbers of row and column groups to try: as given, or all up to
+        """Return the numbers of row groups and column groups to try: the given ones, or all up to
         `max_groups`.
         """
         if groups is not None:
@@ -124,7 +126,7 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` starts for each pair of group numbers; return the best fit.
+        """Fit from `n_init` starts for each pair of numbers of groups, and return the best fit.
 
         The best fit has the smallest value of the criterion. `groups` is (rows, columns), or None
         to try all up to `max_groups`; `n_levels` is 1 for numeric cells.
@@ -191,7 +193,9 @@ class Prototype:
 
 
 def _choose_fit(fits: list[PrototypeFit]) -> PrototypeFit:
-    """Return the fit with the smallest objective; the first if tied up to rounding."""
+    """Return the fit with the smallest objective; if several are tied up to rounding, return the
+    first.
+    """
     least = min(fit.value for fit in fits)
     # history[0]: the objective at the start
     tolerance = TIED * max(abs(fit.history[0]) for fit in fits)

@@ -1,7 +1,7 @@
-"""Starts for two-way clustering: separate clusterings of the I rows and the J columns.
+"""Starts for two-way clustering, which are separate clusterings of the I rows and the J columns.
 
-Centres are arrays (J, centres); `is_observed`, of the same shape, is 1 where a centre has a value
-and 0 elsewhere.
+Centres are arrays (J, centres). `is_observed` has the same shape and is 1 where a centre has a
+value and 0 elsewhere.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ STEPS = 5  # steps of Lloyd's algorithm: a start need not be optimal
 
 
 class _Distances:
-    """Squared distances of rows from centres.
+    """Squared distances between rows and centres.
 
-    A distance is the mean over jointly observed columns, times the row's weight.
+    A distance is the mean over jointly observed columns, multiplied by the row's weight.
 
     Attributes
     ----------
     cells : Cells
-        One cell per observed pair of row and column.
+        One cell for each observed pair of row and column.
     total : ndarray, shape (I, 1)
         Weight of each row.
     variance : float
@@ -67,7 +67,7 @@ class _Distances:
             self.wxx = (self.wx * x).sum(axis=1)[:, None]
 
     def __call__(self, centres: np.ndarray, is_observed: np.ndarray) -> np.ndarray:
-        """Return distances (I, centres) from centres (J, centres), which may have unobserved
+        """Return the distances (I, centres) from centres (J, centres), which may have unobserved
         values.
         """
         # w (x - c)^2 = w x^2 - 2 w x c + w c^2, by matrix products
@@ -89,7 +89,9 @@ class _Distances:
 
 
 def _rows_as_centres(cells: Cells, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the given rows as centres: values and `is_observed`, both (J, len(rows))."""
+    """Return the given rows as centres, which consist of values and `is_observed`, both (J,
+    len(rows)).
+    """
     centres, is_observed = np.zeros((2, cells.shape[1], len(rows)))
     for k, i in enumerate(rows):
         row_cells = slice(cells.start[i], cells.start[i + 1])
@@ -103,7 +105,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     """Cluster the rows by greedy k-means++ and a few steps of Lloyd's algorithm.
 
     See Arthur & Vassilvitskii (2007). `cells` contains one cell per observed pair of row and
-    column; `groups` is at most I. Returns labels, int32 (I,), with each of 0..groups-1 present.
+    column; `groups` is at most I. Return labels, int32 (I,); each of 0..groups-1 occurs.
     """
     distances = _Distances(cells)
     n = cells.shape[0]
@@ -142,11 +144,12 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
 def refill_empty_groups(
     labels: np.ndarray, groups: int, misfit: np.ndarray, least: float
 ) -> np.ndarray:
-    """Return `labels` (I,) after moving the worst-fitting row into each empty group.
+    """Return `labels` (I,) after the worst-fitting row has been moved into each empty group.
 
-    This is the row with the largest `misfit` (I,); it is moved only if the misfit exceeds `least`.
+    The worst-fitting row has the largest `misfit` (I,); it is moved only if the misfit exceeds
+    `least`.
 
-    A row that is alone in its group stays there.
+    A row that is alone in its group is not moved.
     """
     size = np.bincount(labels, minlength=groups)
     empty = np.flatnonzero(size == 0)
@@ -177,10 +180,10 @@ def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.
 
 
 def merge_rows(cells: Cells) -> np.ndarray:
-    """Merge rows (at least two) by Ward's method; return the tree (I - 1, 4) from `linkage`.
+    """Merge two or more rows by Ward's method; return the tree (I - 1, 4) from `linkage`.
 
     The squared distance between two rows is the mean squared difference over their jointly observed
-    columns, or the variance of all cells without such columns.
+    columns; if there are no such columns, it is the variance of all cells.
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform
@@ -202,7 +205,7 @@ def merge_rows(cells: Cells) -> np.ndarray:
 
 
 def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
-    """Return the labels (I,) for `groups` groups, obtained by cutting a tree (I - 1, 4) of merges.
+    """Return the labels (I,) of `groups` groups, obtained by cutting a tree (I - 1, 4) of merges.
 
     Examples
     --------
@@ -237,7 +240,9 @@ class Starts:
 
     @classmethod
     def from_cells(cls, cells: Cells, n_levels: int = 1, kind: str = "kmeans") -> Starts:
-        """Return the starts for a table; `cells` of shape (I, J L) come from `make_tables`."""
+        """Return the starts for a table; `cells` of shape (I, J L) are returned by
+        `make_tables`.
+        """
         sides = (cells, _transposed(cells, n_levels))
         trees: tuple[np.ndarray, ...] = ()
         if kind == "hierarchical":
@@ -256,7 +261,9 @@ class Starts:
 
 
 def _transposed(cells: Cells, n_levels: int) -> Cells:
-    """Transpose a table whose cells (I, J L) are by levels of columns, to cells (J, I L)."""
+    """Transpose a table with one column of cells (I, J L) for each level of each column, to cells
+    (J, I L).
+    """
     if n_levels == 1:
         return cells.T
     column, level = np.divmod(cells.column, n_levels)

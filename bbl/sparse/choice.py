@@ -1,8 +1,8 @@
-"""Select the penalty from a path by the extended BIC (EBIC) or cross-validation.
+"""Select the penalty from a path by the extended BIC (EBIC) or by cross-validation.
 
 *Raw* weights are penalised; *refitted* weights are not. The *loss* is the weighted sum of ``-ln p``
-of the rows' classes. The path starts at the largest penalty, and each fit starts from the previous
-one.
+over the rows, where p is the probability of the row's class. The path starts at the largest
+penalty, and each fit starts from the previous one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NO_LOSS = np.full(2, np.nan)  # held-out losses not computed
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """A penalty on a path, and its fits."""
+    """A penalty on a path, and the fits with this penalty."""
 
     penalty: Penalty
     stages: list[Stage]  # one per order
@@ -51,7 +51,7 @@ class Point:
 
     @property
     def criterion(self) -> float:
-        """The criterion to minimise: the EBIC, the smaller held-out loss, or nan."""
+        """The criterion that is minimised: the EBIC, the smaller held-out loss, or nan."""
         # fmin ignores nan
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
@@ -89,19 +89,19 @@ def choose(
     Parameters
     ----------
     problem : Problem
-        Rows with classes and weights; each class should have at least one row. Constant predictors
-        are never selected.
+        Rows with their classes and weights; each class should have at least one row. Constant
+        predictors are never selected.
     order : int
         Maximum number of predictors in a term.
     lambda_ : "ebic", "cv", or a sequence of `order` positive numbers
-        Penalties on the scale of the summed loss, one per order; or the criterion for selecting a
-        common penalty for all orders from a path of 30. "ebic" minimises ``2 loss + df ln n + 2
-        gamma sum_t ln C(m, |t|)`` over the refitted terms, where gamma = 0.5, df is the number of
-        weights and intercepts, and n is the sum of the row weights. "cv" minimises the held-out
-        loss. A path ends early after 12 consecutive penalties without improvement.
+        Penalties on the scale of the summed loss, one for each order; or the criterion that selects
+        a common penalty for all orders from a path of 30 penalties. "ebic" minimises ``2 loss + df
+        ln n + 2 gamma sum_t ln C(m, |t|)`` over the refitted terms, where gamma = 0.5, df is the
+        number of weights and intercepts, and n is the sum of the row weights. "cv" minimises the
+        held-out loss. A path ends early after 12 consecutive penalties without improvement.
     group : bool, default True
-        Penalty on a term: ``lambda sqrt(d) ||W_t||`` if True, otherwise lambda times the sum of the
-        norms of the weights of its features.
+        Penalty on a term: ``lambda sqrt(d) ||W_t||`` if True, and otherwise lambda times the sum of
+        the norms of the weights of the term's features.
     screen : {"heredity", "all"}
         Candidate pairs: pairs that contain a selected predictor, or all pairs.
     refit : "auto", True or False
@@ -116,8 +116,8 @@ def choose(
         Function called after each penalty and each fold.
     Notes
     -----
-    Rows are merged and sorted by `Problem.make`, so weights and repeated rows give bitwise
-    identical results. The global interpreter lock is released in inner loops, so several
+    Rows are merged and sorted by `Problem.make`, so results with weights and with repeated rows are
+    bitwise identical. The global interpreter lock is released in inner loops, so several
     regressions can run in threads.
     """
     with serial_blas():
@@ -171,9 +171,10 @@ def choose(
 
 
 def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> list[Penalty]:
-    """Return the penalties of a path, starting with the smallest that selects no term.
+    """Return the penalties of a path, starting with the smallest penalty at which no term is
+    selected.
 
-    The path ends at a proportion of this penalty.
+    The last penalty is a fixed proportion of the first.
     """
     largest = largest_penalty(problem, group, screen)
     if largest <= 0:  # no term has a gradient: every penalty gives the model without terms
@@ -199,11 +200,11 @@ def _fit_path(
     evaluate: Callable[[Point, Point | None], Point],
     progress: Callable | None,
 ) -> list[Point]:
-    """Fit a path of penalties, each starting from the previous one.
+    """Fit the penalties of a path; each fit starts from the previous one.
 
     ``evaluate(point, last)`` returns a point with its criterion; `last` is the previous point, or
-    None. The path ends early when the loss is nearly zero, when the penalty term of the EBIC
-    exceeds the best EBIC, or after `PATIENCE` penalties without improvement.
+    None. The path ends early if the loss is nearly zero, if the penalty term of the EBIC exceeds
+    the best EBIC, or after `PATIENCE` penalties without improvement.
     """
     points: list[Point] = []
     _, _, null_loss = null_slope(problem)  # the loss without terms
@@ -234,14 +235,14 @@ def _best_index(points: Sequence[Point]) -> int:
 def _keep_unevaluated(point: Point, last: Point | None) -> Point:
     """Return the point unchanged, without a criterion.
 
-    `last` is unused; it is part of the signature of all `evaluate` functions.
+    `last` is not used; it is part of the signature of all `evaluate` functions.
     """
     return point
 
 
 def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
-    """Return the point with a refit of its terms and the EBIC. The refit of `last` is reused if the
-    terms are the same.
+    """Return the point with the refit of its terms and the EBIC. The refit of `last` is reused if
+    the terms are the same.
     """
     final = point.stages[-1]
     terms = list(final.weights)
@@ -252,18 +253,19 @@ def _evaluate_ebic(problem: Problem, point: Point, last: Point | None) -> Point:
 
 
 class CrossValidation:
-    """Held-out losses of the penalties on a path, in order.
+    """Held-out losses of the penalties on a path, in their order.
 
     The parameters are described in `choose`.
 
     Attributes
     ----------
     folds : Folds
-        Row weights (folds, n) in each fold: `train` for training, `held` for validation.
+        Row weights (folds, n) in each fold: `train` for training, and `held` for validation.
     fold_losses : ndarray, shape (folds, 2)
-        Summed losses of raw and refitted weights at the last penalty; inf for a hopeless refit.
+        Summed losses of raw and refitted weights at the last penalty; inf if the refit is hopeless
+        (see HOPELESS).
     refits : list of Refit or None
-        The last refit of each fold; None if not computed.
+        The last refit of each fold; None if there is none yet.
     """
 
     def __init__(
@@ -289,11 +291,12 @@ class CrossValidation:
         self.refits: list[Refit | None] = [None] * len(self.folds)
 
     def evaluate(self, point: Point, last: Point | None = None) -> Point:
-        """Return the point with mean held-out losses (2,) of raw and refitted weights.
+        """Return the point with the mean held-out losses (2,) of raw and refitted weights.
 
-        Points of a path must be given in order because folds keep their last refits. `last` is
-        unused; it is part of the signature shared with `_evaluate_ebic`. The loss of raw weights is
-        nan if the option `refit` is True, and that of refitted weights is nan if it is False.
+        The points of a path must be passed in order, because folds keep their last refits. `last`
+        is not used; it is part of the signature shared with `_evaluate_ebic`. The loss of raw
+        weights is nan if the option `refit` is True, and that of refitted weights is nan if it is
+        False.
         """
         tasks = [
             (
@@ -333,12 +336,12 @@ def _losses_of_fold(
     """Return the summed held-out losses of raw and refitted weights in one fold, and the refit.
 
     Terms are selected again from the training rows. `train` and `held_out` (n,) are the row weights
-    in the two parts. Gradients of irrelevant terms increase with the square root of the number of
-    rows, so the penalty is scaled by the square root of the proportion of training rows; about as
-    many irrelevant terms are then selected as from all rows. If the refit is hopeless (see
-    HOPELESS) at this penalty, or was at a larger one (`is_hopeless`), its loss is infinite: with
-    more terms, refits do not improve and take a long time. `last_refit` is reused for the same
-    terms.
+    in training and in validation. Gradients of irrelevant terms increase with the square root of
+    the number of rows. The penalty is therefore scaled by the square root of the proportion of
+    training rows, so that about as many irrelevant terms are selected as from all rows. If the
+    refit is hopeless (see HOPELESS) at this penalty, or was hopeless at a larger one
+    (`is_hopeless`), its loss is infinite, because refits with more terms do not improve and take a
+    long time. `last_refit` is reused if the terms are the same.
     """
     if not train.any():  # no training rows: the fold contributes nothing
         return (0.0, 0.0), None

@@ -1,6 +1,6 @@
-"""Minimisation over a working set with the group penalty for more than two classes.
+"""Minimise over a working set with the group penalty, for more than two classes.
 
-Proximal gradient steps find the nonzero terms, and Newton's method their weights.
+Proximal gradient steps find the nonzero terms, and Newton's method finds their weights.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Point(NamedTuple):
 class Slope(NamedTuple):
     """Gradients of the loss with respect to weights (D, q) and intercept (q,), and the violation.
 
-    Gradients are zero for intercepts held at their bound. The violation of the optimality
+    Gradients are zero for intercepts that remain at their bound. The violation of the optimality
     conditions is in units of penalties.
     """
 
@@ -62,8 +62,8 @@ class Slope(NamedTuple):
 def minimise_groups(descent: Descent) -> float:
     """Minimise over the working set of `descent` in place, and return the remaining violation.
 
-    The iteration stops at ``descent.max_violation``, after ``descent.max_steps`` steps of either
-    kind, or if no step makes progress beyond rounding.
+    The iteration stops if the violation is at most ``descent.max_violation``, after
+    ``descent.max_steps`` steps of either kind, or if no step makes progress beyond rounding errors.
     """
     link = descent.products.link(descent.theta, descent.intercept)
     point = Point(descent.theta, descent.intercept, link, descent.evaluate(link))
@@ -118,8 +118,10 @@ def _slope_at(descent: Descent, point: Point) -> Slope:
 
 
 def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[Point, float]:
-    """Take accelerated proximal gradient steps (Beck & Teboulle 2009) until the set of nonzero
-    terms settles; return the point and the last curvature.
+    """Take accelerated proximal gradient steps (Beck & Teboulle 2009).
+
+    Stop if the set of nonzero terms does not change any more, and return the point and the last
+    curvature.
 
     The last evaluation of the loss must have been at `point`; afterwards, it is at the returned
     point.
@@ -172,8 +174,10 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
 
 
 def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, Slope]:
-    """Take Newton steps in the nonzero terms until the optimality conditions hold or other terms
-    become nonzero; return the point and its slope.
+    """Take Newton steps in the nonzero terms.
+
+    Stop if the optimality conditions hold or if other terms become nonzero, and return the point
+    and its slope.
     """
     products = descent.products
     problem = descent.problem
@@ -219,9 +223,10 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
 
 
 def _step_to_bound(intercept: Floats, move: Floats) -> float:
-    """Return the largest step, at most 1, along `move` that keeps all intercepts within bounds.
+    """Return the largest step along `move` that keeps all intercepts within their bounds; it is at
+    most 1.
 
-    Intercepts already at their bound do not change.
+    Intercepts that are already at their bound do not change.
     """
     moves = move != 0.0
     room = MAX_INTERCEPT - np.sign(move[moves]) * intercept[moves]
@@ -229,10 +234,10 @@ def _step_to_bound(intercept: Floats, move: Floats) -> float:
 
 
 class _Model:
-    """Quadratic model of the loss and penalty at a point, over the nonzero terms.
+    """Quadratic model of the loss and the penalty at a point, for the nonzero terms.
 
-    `weights` (D, q) contains the terms' weights and `norms` (T,) their norms; `gradient` (D, q) and
-    `by_intercept` (q,) are the gradients of the loss plus the penalty.
+    `weights` (D, q) contains the weights of the terms, and `norms` (T,) their norms; `gradient` (D,
+    q) and `by_intercept` (q,) are the gradients of the loss plus the penalty.
     """
 
     def __init__(
@@ -265,8 +270,8 @@ class _Model:
         self.intercept_diagonal = by_class
 
     def curve(self, v: Floats, v_intercept: Floats) -> tuple[Floats, Floats]:
-        """Return the Hessian times weights (D, q) and intercept (q,); zero for intercepts held at
-        their bound.
+        """Return the Hessian times weights (D, q) and intercept (q,), with zeros for intercepts
+        that remain at their bound.
         """
         scores = self.to_scores @ self.active.link(v, v_intercept)
         centred = scores - (self.p * scores).sum(axis=0)
@@ -277,8 +282,9 @@ class _Model:
         return out + self.bend * (v - self.weights * radial), slope.sum(axis=1) * self.is_free
 
     def minimum(self, accuracy: float) -> tuple[Floats, Floats]:
-        """Return the step to the minimum by preconditioned conjugate gradients, to a residual of
-        `accuracy` times the gradient.
+        """Return the step to the minimum, computed by preconditioned conjugate gradients.
+
+        The residual is at most `accuracy` times the gradient.
         """
         step = np.zeros_like(self.gradient)
         intercept_step = np.zeros_like(self.by_intercept)

@@ -25,21 +25,21 @@ def grow(
 ) -> list[Stage]:
     """Return one stage per order.
 
-    Each stage is the minimum over the terms selected in the previous stage and their products.
-    Lower-order terms may be dropped at later stages. The stages end when no term remains to be
-    multiplied.
+    Each stage finds the minimum over the terms selected in the previous stage and their products.
+    Terms of lower orders may be dropped at later stages. There are no more stages when no term is
+    left that can be multiplied.
 
     Parameters
     ----------
     problem : Problem
     penalty : Penalty
-        Penalty with one factor per order.
+        Penalty with one factor for each order.
     screen : {"heredity", "all"}
         Candidate pairs; with "all", each pair of predictors is a candidate, even if neither was
         selected.
     start : stages of a similar problem, optional
-        Warm starts, one per order: `weights` (d, q) by term and `intercept` (q,). They do not
-        change the minimum.
+        Warm starts, one for each order: `weights` (d, q) by term and `intercept` (q,). Warm starts
+        do not change the minimum.
     """
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):

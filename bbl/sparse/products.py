@@ -1,8 +1,8 @@
 """Features of products of predictors in a multinomial logistic regression, with gradients.
 *Features*, *link* and *slope* are defined in the glossary.
 
-A term's *state* in a row is the number of the joint level of its predictors, to the extent that its
-features distinguish levels. T terms have D features in total; q = K - 1.
+A term's *state* in a row is the number of the joint level of its predictors; joint levels with the
+same features have the same state. T terms have D features in total, and q = K - 1.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ BLOCK_SIZE = 2**21  # numbers in a block of features, or of slopes times parents
 
 
 def simplex(levels: int) -> np.ndarray:
-    """Return the corners of a simplex as rows (L, L - 1).
+    """Return the corners of a simplex as the rows of an array (L, L - 1).
 
-    Columns are orthogonal with mean 0 and mean square 1.
+    The columns are orthogonal, with mean 0 and mean square 1.
     """
     out = np.zeros((levels, levels - 1))
     for k in range(1, levels):
@@ -56,7 +56,7 @@ def simplex(levels: int) -> np.ndarray:
 def contrasts(K: int) -> np.ndarray:
     """Return the matrix (K, K - 1) that maps links to class scores.
 
-    Its columns are orthogonal, with sum 0 and squared norm 1/2. For K = 2, the link is the log
+    The columns are orthogonal, with sum 0 and squared norm 1/2. For K = 2, the link is the log
     odds.
     """
     return simplex(K) / math.sqrt(2 * K)
@@ -64,7 +64,9 @@ def contrasts(K: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A regression of the class on predictors, with identical rows merged into weighted rows."""
+    """A regression of the class on predictors, in which identical rows are merged into weighted
+    rows.
+    """
 
     # (m, n), C-contiguous: level codes as uint8, uint16 or int32, one row per predictor; float64 if
     # some predictors are numeric, see `feature_values`
@@ -80,7 +82,8 @@ class Problem:
     ) -> Problem:
         """Return the problem for `codes` (n, m), with equal rows merged and sorted.
 
-        Repeated rows and weights therefore give bitwise identical results, for any order of rows.
+        Results with repeated rows and with weights are therefore bitwise identical, for any order
+        of rows.
         """
         levels = tuple(int(L) for L in n_levels)
         has_numbers = np.asarray(codes).dtype.kind == "f"
@@ -108,7 +111,7 @@ class Problem:
         )
 
     def weighted(self, weights: np.ndarray) -> Problem:
-        """Return the problem with different weights (n,), dropping rows with weight 0."""
+        """Return the problem with different weights (n,), without rows of weight 0."""
         rows = np.flatnonzero(weights > 0)
         codes = np.ascontiguousarray(self.codes[:, rows])
         return Problem(
@@ -117,7 +120,7 @@ class Problem:
 
     @property
     def has_numbers(self) -> bool:
-        """Whether some predictors are numeric, so that codes are floats."""
+        """Whether some predictors are numeric; codes are then floats."""
         return self.codes.dtype.kind == "f"
 
     @property
@@ -141,7 +144,7 @@ class Problem:
 
 
 def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the position of one row from each set of equal rows, and each set's total weight.
+    """Return the position of one row from each set of equal rows, and the total weight of each set.
 
     Positions are in sorted order. `rows` (n, width) are compared by their bytes; `weights` (n,)
     contains their weights.
@@ -173,13 +176,14 @@ def feature_values(codes: np.ndarray, n_levels: Levels, is_number: np.ndarray) -
 
 
 def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
-    """Return the state of a term in each row (n,), and its features in each state (S, d).
+    """Return the state of a term in each row (n,), and the features of the term in each state (S,
+    d).
 
-    `codes` has shape (m, n). The two-level predictors together have two states, the sign of their
-    product: 1 if it is positive, otherwise 0. The joint levels of the other predictors are
-    numbered, with the last predictor varying fastest. A term with predictors of both kinds has
-    state 2 * number + sign. If codes are floats, the distinct values of the product of two-level
-    predictors are numbered instead of the signs.
+    `codes` has shape (m, n). All two-level predictors together have two states, given by the sign
+    of their product: 1 if it is positive, and 0 otherwise. The joint levels of the other predictors
+    are numbered; the level of the last predictor varies fastest. A term with predictors of both
+    kinds has state 2 * number + sign. If codes are floats, the distinct values of the product of
+    two-level predictors are numbered instead of the signs.
     """
     if codes.dtype.kind == "f":
         return _value_states(codes, n_levels, term)
@@ -228,7 +232,7 @@ def _value_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.n
 
 
 def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
-    """Return the features (S, d) of a term's states: Kronecker products of contrasts."""
+    """Return the features (S, d) of the states of a term: Kronecker products of contrasts."""
     table: np.ndarray = EMPTY_TERM.copy()  # made read-only below
     for L in levels:
         table = np.kron(table, simplex(L))
@@ -240,9 +244,9 @@ _kept_features = lru_cache(maxsize=1024)(_features_of_states)
 
 
 class Products:
-    """Terms of a problem in the form required by the kernels.
+    """The terms of a problem in the form that the kernels require.
 
-    They are represented by states (T, n) and tables, without a full feature matrix.
+    The terms are represented by states (T, n) and tables, without a full feature matrix.
 
     Parameters
     ----------
@@ -259,12 +263,12 @@ class Products:
     tables : list of T ndarrays, shapes (S, d)
         Features of each term in each state.
     sizes : ndarray of intp, shape (T,)
-        Number d of each term's features.
+        Number d of features of each term.
     starts : ndarray of intp, shape (T + 1,)
-        First feature of each term, followed by D.
+        First feature of each term; the last entry is D.
     layout : tuple of ndarrays
-        The tables in the kernels' format: numbers of states (T,), all tables concatenated, first
-        entry of each table (T + 1,), and `starts`.
+        The tables in the format of the kernels: the numbers of states (T,), all tables
+        concatenated, the first entry of each table (T + 1,), and `starts`.
     """
 
     def __init__(self, codes: np.ndarray, n_levels: Levels, terms: Sequence[Term]):
@@ -289,12 +293,12 @@ class Products:
         self._set(codes, tables)
 
     def keep(self, which: np.ndarray) -> None:
-        """Keep only the terms at positions `which`."""
+        """Keep only the terms at the positions `which`."""
         self.terms = [self.terms[t] for t in which]
         self._set(np.ascontiguousarray(self.codes[which]), [self.tables[t] for t in which])
 
     def _set(self, states: np.ndarray, tables: list[np.ndarray]) -> None:
-        """Set states (T, n) and tables, and the attributes derived from them."""
+        """Set the states (T, n) and the tables, and the attributes derived from them."""
         self.codes = states
         self.tables = tables
         n_states = np.array([len(table) for table in tables], dtype=np.intp)
@@ -348,10 +352,10 @@ class Products:
     ) -> np.ndarray:
         """Return the Hessian ((D + 1) q, (D + 1) q) of the loss at a link (q, n).
 
-        The q weights of a feature are adjacent; the intercept is last. For two classes, `curve`
-        (n,) is the second derivative of the loss with respect to the link; for more classes, it is
-        computed from the link and the row `weights` (n,). `which` selects terms (default: all);
-        features are multiplied in `dtype`.
+        The q weights of a feature are adjacent, and the intercept comes last. For two classes,
+        `curve` (n,) is the second derivative of the loss with respect to the link; for more
+        classes, it is computed from the link and the row `weights` (n,). `which` selects terms
+        (default: all); features are multiplied in `dtype`.
         """
         from scipy.special import softmax
 
@@ -390,13 +394,15 @@ class Products:
 def candidate_ratios(
     problem: Problem, slope: np.ndarray, parents: Sequence[Term], group: bool, single: bool = False
 ) -> Iterator[tuple[Sequence[Term], np.ndarray]]:
-    """Yield the ratios (m, parents) of gradient norm to penalty at lambda = 1, by parent block.
+    """Yield the ratios (m, parents) of gradient norm to penalty at lambda = 1, one block of parents
+    at a time.
 
-    A candidate is the product of a parent term and one more predictor. For the `group` penalty, its
-    ratio is the norm of the gradient (d, q) divided by sqrt(d); otherwise it is the largest norm of
-    a feature's gradient (q,). It is 0 if the parent contains the predictor or the product has too
-    many states. Features of candidates are never stored: blocks of predictors' features are
-    multiplied by blocks of slopes times parents' features, in `single` or double precision.
+    A candidate is the product of a parent term and one more predictor. For the `group` penalty, the
+    ratio is the norm of the gradient (d, q) divided by sqrt(d); otherwise, it is the largest norm
+    of a feature's gradient (q,). The ratio is 0 if the parent contains the predictor, or if the
+    product has too many states. The features of candidates are never stored. Instead, blocks of the
+    predictors' features are multiplied by blocks of the slopes times the parents' features, in
+    `single` or double precision.
     """
     q, n = slope.shape
     dtype = np.float32 if single else np.float64
@@ -438,8 +444,8 @@ def candidate_ratios(
 
 
 def _binary_ratios(problem: Problem, slope: np.ndarray) -> np.ndarray:
-    """Return the ratios (m, 1) of `candidate_ratios` for single two-level predictors: gradient
-    norms.
+    """Return the ratios (m, 1) of `candidate_ratios` for single two-level predictors, which are the
+    norms of their gradients.
     """
     m = problem.m
     starts = np.arange(m + 1, dtype=np.intp)
@@ -452,8 +458,8 @@ def _binary_ratios(problem: Problem, slope: np.ndarray) -> np.ndarray:
 
 
 def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) -> np.ndarray:
-    """Return the features (sum of L - 1, n) of single predictors; `which` contains consecutive
-    numbers.
+    """Return the features (sum of L - 1, n) of single predictors, whose numbers `which` are
+    consecutive.
     """
     predictor_codes = problem.codes[which[0] : which[-1] + 1]
     if problem.has_numbers:
@@ -475,7 +481,8 @@ def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) ->
 
 
 def _runs(items: Sequence, sizes: Sequence[int], max_size: int) -> Iterator[list]:
-    """Yield runs of consecutive items with total size at most `max_size`, or a single item.
+    """Yield runs of consecutive items with a total size of at most `max_size`; a larger item is a
+    run by itself.
 
     `sizes` contains the size of each item.
     """
@@ -498,10 +505,10 @@ def _reduce_to_ratios(
     """Return the ratios (predictors, parents) of `candidate_ratios`.
 
     `sums` (features of all predictors, features of all parents times q) contains the gradients of
-    the products' features, with the q numbers of a parent's feature adjacent; `row_sizes` and
-    `col_sizes` are the numbers of features of each predictor and parent. Both axes are reduced from
-    features to predictors or parents: by the mean square for the `group` penalty, otherwise by the
-    maximum.
+    the products' features, where the q numbers of a parent's feature are adjacent. `row_sizes` and
+    `col_sizes` are the numbers of features of each predictor and of each parent. Features are
+    combined into predictors and parents by the mean square for the `group` penalty, and by the
+    maximum otherwise.
     """
     square = sums * sums
     square = square.reshape(len(sums), -1, q).sum(axis=2) if q > 1 else square

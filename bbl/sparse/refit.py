@@ -1,4 +1,4 @@
-"""Refit selected terms by maximum likelihood, and find weights without a finite optimum.
+"""Refit selected terms by maximum likelihood, and identify weights without a finite optimum.
 
 D is the number of features of all terms, and q = K - 1 for K classes; *link* and *slope* are
 defined in the glossary.
@@ -52,10 +52,10 @@ class Objective:
     to_scores : ndarray, shape (K, q)
         Maps links to class scores.
     link, slope : ndarrays, shape (q, n)
-        Values at the last weights evaluated.
+        Values at the weights that were evaluated last.
     curve : ndarray, shape (n,)
-        Second derivative of the loss with respect to the link at these weights, exact for two
-        classes, otherwise an upper bound.
+        Second derivative of the loss with respect to the link at these weights. It is exact for two
+        classes, and otherwise an upper bound.
     """
 
     def __init__(self, problem: Problem, Z: np.ndarray):
@@ -68,7 +68,7 @@ class Objective:
         self.curve = np.empty(n)
 
     def value(self, theta: np.ndarray) -> tuple[float, float]:
-        """Return the objective and loss at `theta`, and set `link`, `slope` and `curve`."""
+        """Return the objective and the loss at `theta`, and set `link`, `slope` and `curve`."""
         problem = self.problem
         self.link = np.ascontiguousarray(theta.T @ self.Z)
         # writes slope and curve
@@ -78,18 +78,18 @@ class Objective:
         return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradient (D + 1, q) at `theta` (D + 1, q), where `value` was last
-        evaluated.
+        """Return the gradient (D + 1, q) at `theta` (D + 1, q), for which `value` must have been
+        called last.
         """
         return self.Z @ self.slope.T + self.ridge * theta
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return the inverse Hessian times `right` (D + 1, q), by preconditioned conjugate
+        """Return the inverse Hessian times `right` (D + 1, q), computed by preconditioned conjugate
         gradients.
 
-        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1), the
-        same for each of the q links. For two classes, this is the Hessian, so the first step is
-        exact; for more classes, it is an upper bound.
+        The preconditioner is a Cholesky factor of ``Z diag(curve) Z' + ridge`` (D + 1, D + 1),
+        which is the same for each of the q links. For two classes, this matrix is the Hessian, so
+        the first step is exact; for more classes, it is an upper bound.
         """
         from scipy.linalg import cho_factor, cho_solve
 
@@ -127,7 +127,8 @@ class Objective:
 
 
 def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float]:
-    """Minimise the objective by Newton's method from `theta`; return weights (D + 1, q) and loss.
+    """Minimise the objective by Newton's method, starting from `theta`; return the weights (D + 1,
+    q) and the loss.
 
     The loss does not include the ridge.
     """
@@ -159,9 +160,9 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
 def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     """Fit terms by maximum likelihood, starting from penalised weights (d, q) and `intercept`.
 
-    A ridge of 1e-7 per observation keeps weights finite if classes are separated, and unique if
-    features coincide. Weights that a Newton step without the ridge would change by more than 0.05
-    are reported as unbounded.
+    A ridge of 1e-7 per observation keeps weights finite if classes are separated, and makes them
+    unique if features coincide. Weights are reported as unbounded if a Newton step without the
+    ridge would change them by more than 0.05.
     """
     products = Products(problem.codes, problem.n_levels, list(weights))
     # starts (T + 1,): first feature of each term, and D

@@ -1,8 +1,8 @@
 """Stepwise selection of terms by the extended BIC, one joint state of predictors at a time.
 
 A *model* is a logistic regression on indicators of states, ``1[x_j = a, x_k = b]``; all levels are
-treated alike, without a reference level. An interaction confined to one state requires a single
-indicator, whereas the complete table of its term requires many.
+treated alike, without a reference level. An interaction that is limited to one state requires a
+single indicator, whereas the complete table of its term requires many.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class State(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Indicators of states, with weights `theta` (states + 1, q), and their EBIC.
+    """Indicators of states, their weights `theta` (states + 1, q), and the EBIC.
 
-    The intercept is the last weight. `objective` contains the rows' indicators followed by a row of
-    ones, `Z` (states + 1, n), a small `ridge`, and the `slope` (q, n) and curvature `curve` (n,) at
-    the weights.
+    The intercept is the last weight. `objective` contains `Z` (states + 1, n), the indicators in
+    all rows followed by a row of ones; a small `ridge`; and the `slope` (q, n) and curvature
+    `curve` (n,) at the weights.
     """
 
     states: tuple[State, ...]
@@ -70,11 +70,11 @@ def choose_stepwise(
 ) -> list[Term]:
     """Select indicators by a stepwise search; return their terms with all sub-terms.
 
-    A step adds or removes an indicator, or replaces it by indicators of its states with one
-    predictor removed. The search starts without indicators, takes the step to the smallest EBIC
-    each time, and ends when no step improves it. The EBIC is ``2 loss + (K - 1) S ln n + 2 gamma
-    sum_s ln(C(m, |s|) d_s)`` for S states s with |s| predictors whose terms have d_s features,
-    where n is the total row weight and gamma = 1.
+    A step adds or removes an indicator, or replaces it by the indicators of the states that result
+    from removing one predictor. The search starts without indicators. It always takes the step to
+    the smallest EBIC, and ends when no step decreases the EBIC. The EBIC is ``2 loss + (K - 1) S ln
+    n + 2 gamma sum_s ln(C(m, |s|) d_s)`` for S states s, where |s| is the number of predictors of
+    s, d_s the number of features of its term, n the total row weight, and gamma = 1.
 
     Parameters
     ----------
@@ -116,16 +116,16 @@ def choose_stepwise(
 
 
 def _terms(model: Model) -> list[Term]:
-    """Return the terms of the model's states, with their sub-terms."""
+    """Return the terms of the model's states, with all their sub-terms."""
     return add_subterms(state.term for state in model.states)
 
 
 def _cost(problem: Problem, order: int, size: int) -> float:
-    """Return the EBIC penalty of one indicator of a term with `order` predictors and `size`
+    """Return the EBIC penalty for one indicator of a term with `order` predictors and `size`
     features.
 
-    It is ``(K - 1) ln n + 2 gamma ln(C(m, order) size)``, where n is the sum of the weights: see
-    `choose_stepwise`.
+    The penalty is ``(K - 1) ln n + 2 gamma ln(C(m, order) size)``, where n is the sum of the
+    weights; see `choose_stepwise`.
     """
     n_possible = math.comb(problem.m, order) * size  # features of all terms of this order
     return (problem.K - 1) * math.log(problem.total) + 2.0 * GAMMA * math.log(n_possible)
@@ -141,8 +141,8 @@ def _indicators(problem: Problem, states: Sequence[State]) -> np.ndarray:
 
 
 def _fit(problem: Problem, states: tuple[State, ...], start: np.ndarray) -> Model:
-    """Fit the model with a given number of states by maximum likelihood, starting from weights
-    `start` (states + 1, q).
+    """Fit the model with the given states by maximum likelihood, starting from the weights `start`
+    (states + 1, q).
     """
     objective = Objective(problem, np.vstack([_indicators(problem, states), np.ones(problem.n)]))
     theta, loss = maximise(objective, start)
@@ -163,8 +163,8 @@ def _information(objective: Objective) -> np.ndarray:
 def _additions(
     problem: Problem, model: Model, sources: set[Term]
 ) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return models with one more state, best first by adjusted score statistics, and their
-    starting weights.
+    """Return the models with one more state and their starting weights, in decreasing order of
+    adjusted score statistics.
 
     Candidates are states of the terms in `sources` joined with a level of one more predictor.
     """
@@ -200,13 +200,13 @@ def _additions(
 
 
 def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> list[State]:
-    """Return states of a term in `sources` and one more predictor, best first by their score
+    """Return states of a term in `sources` and one more predictor, in decreasing order of score
     statistic minus cost.
 
-    The score statistic is the squared gradient of the state's indicator over its information.
-    Correlations with the model's indicators are handled by `_additions`. Each source contributes at
-    most ``2 * MAX_PROJECTED`` states, twice as many as required in `_additions`, because some are
-    already in the model or come from several sources.
+    The score statistic is the squared gradient for the state's indicator divided by its
+    information. `_additions` takes correlations with the model's indicators into account. At most
+    ``2 * MAX_PROJECTED`` states are returned for each source, twice as many as `_additions`
+    requires, because some are already in the model or are found from several sources.
     """
     varying = [i for i, L in enumerate(problem.n_levels) if L > 1]
     # each level of each predictor
@@ -249,8 +249,9 @@ def _joint_state(state: State, single: State) -> State:
 
 
 def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return the models without one state, for the states with the smallest Wald statistics, and
-    their starting weights.
+    """Return the models without one of the states, and their starting weights.
+
+    Only the states with the smallest Wald statistics are removed.
 
     The Wald statistic is the sum of a state's q squared weights divided by their variances.
     """
@@ -263,12 +264,12 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
 
 
 def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return models with a joint state replaced by its states with one predictor removed, and their
-    starting weights.
+    """Return the models in which a joint state is replaced by states with one predictor removed,
+    and their starting weights.
 
-    Two predictors with equal separate effects resemble an effect of their joint state, which has
-    half the penalty. The search may therefore add the joint state first, and no single addition or
-    removal can undo this.
+    The effects of two predictors with equal separate effects resemble the effect of their joint
+    state, which has half the penalty. The search may therefore add the joint state first, and this
+    cannot be undone by a single addition or removal.
     """
     models = []
     for k, state in enumerate(model.states):

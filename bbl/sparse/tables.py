@@ -1,4 +1,4 @@
-"""Tables of term weights in the zero-sum and reference gauges, and links of new rows."""
+"""Tables of term weights in the zero-sum gauge and the reference gauge, and links of new rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def zero_sum_table(
     """Return the contribution of a term with weights (d, q) to the link at all joint levels, (L_1,
     ..., L_k, q).
 
-    The table is in the zero-sum gauge. `theta` contains the weights, `n_levels` the levels of all
-    predictors. The two entries along the axis of a predictor in `numbers` are for its values 0 and
-    1, so the second is the effect of one unit.
+    The resulting table is in the zero-sum gauge. `theta` contains the weights, and `n_levels` the
+    numbers of levels of all predictors. For a numeric predictor in `numbers`, the two entries along
+    its axis are for the values 0 and 1, so the second entry is the effect of one unit.
     """
     binary = [i for i in term if n_levels[i] == 2]
     # the order in which `term_states` multiplies features
@@ -44,8 +44,8 @@ def log_odds(link: np.ndarray) -> np.ndarray:
 def _states_of_rows(
     codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield, for each term, its state in each row (n,), its features in each state (S, d), and
-    whether it is known (n, 1).
+    """Yield the state of each term in each row (n,), its features in each state (S, d), and whether
+    it is known in each row (n, 1).
 
     `codes` and `missing` have shape (n, m). A term is known in a row if all its predictors are
     known.
@@ -67,8 +67,9 @@ def term_links(
     missing: np.ndarray | None,
     q: int,
 ) -> np.ndarray:
-    """Return the summed contributions (n, q) of terms to the links of rows (n, m); unknown terms
-    add 0.
+    """Return the summed contributions (n, q) of terms to the links of rows (n, m).
+
+    A term that is unknown in a row contributes 0.
     """
     link = np.zeros((len(codes), q))
     term_rows = _states_of_rows(codes, n_levels, list(weights), missing)
@@ -80,8 +81,8 @@ def term_links(
 def term_features(
     codes: np.ndarray, n_levels: Levels, terms: Sequence[Term], missing: np.ndarray | None
 ) -> np.ndarray:
-    """Return the features (n, D) of all terms in rows (n, m); zero if a predictor of the term is
-    missing.
+    """Return the features (n, D) of all terms in rows (n, m); they are zero if a predictor of the
+    term is missing.
     """
     term_rows = _states_of_rows(codes, n_levels, terms, missing)
     features = [np.where(is_known, table[state], 0.0) for state, table, is_known in term_rows]
@@ -89,12 +90,13 @@ def term_features(
 
 
 def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
-    """Convert tables from any gauge to the reference gauge, preserving their sum over all terms.
+    """Convert tables from any gauge to the reference gauge, without changing their sum over all
+    terms.
 
     Tables have shape (L_1, ..., L_k, q). Along each axis, an entry is the sum of the value at the
-    reference level and the difference from that value. A table is therefore a sum over subsets of
+    reference level and the difference from this value. A table is therefore a sum over subsets of
     its axes: differences along the axes in the subset, at the reference level of all other axes.
-    Each part is added to the table of its subset; the empty subset is the intercept.
+    Each part is added to the table of its subset; the empty subset corresponds to the intercept.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():

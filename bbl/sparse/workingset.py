@@ -1,9 +1,9 @@
-"""Exact penalised fits over very many candidate terms, by descent over a working set.
+"""Exact penalised fits with very many candidate terms, by descent over a working set.
 
 The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free
 intercept and weights ``W_t`` (d, q), where Omega is ``sqrt(d) ||W_t||`` (group penalty) or the sum
-of the norms of the rows of ``W_t`` (l1). T terms have D features. A *violator*, which is added to
-the working set, is a term with zero weights whose gradient exceeds its penalty.
+of the norms of the rows of ``W_t`` (l1). T terms have D features. A *violator* is a term with zero
+weights whose gradient exceeds its penalty; such terms are added to the working set.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Penalty(NamedTuple):
     group: bool = True  # group penalty, otherwise l1
 
     def of_terms(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
-        """Return the penalties (T,) of T terms, with the factor sqrt(d) for the group penalty."""
+        """Return the penalties (T,) of T terms, including the factor sqrt(d) of the group
+        penalty.
+        """
         by_order = np.array([self.lambdas[len(t) - 1] for t in terms], dtype=float)
         return by_order * np.sqrt([problem.size(t) for t in terms]) if self.group else by_order
 
@@ -93,7 +95,7 @@ def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
 def violations(
     theta: np.ndarray, gradient: np.ndarray, starts: np.ndarray, penalty: np.ndarray, group: bool
 ) -> float:
-    """Return the largest violation of the optimality conditions by weights (D, q).
+    """Return the largest violation of the optimality conditions by the weights (D, q).
 
     The violation is in units of the penalties (T,).
 
@@ -134,9 +136,9 @@ class Descent:
     Attributes
     ----------
     products : Products
-        The terms in the kernels' format: `codes` (T, n) contains their states in the rows, `sizes`
-        (T,) their numbers of features, `starts` (T + 1,) the first row of each in `theta`, and
-        `layout` the feature tables.
+        The terms in the kernels' format: `codes` (T, n) contains the states of the terms in the
+        rows, `sizes` (T,) their numbers of features, `starts` (T + 1,) the first row of each term
+        in `theta`, and `layout` the feature tables.
     theta : ndarray, shape (D, q)
         Weights of the terms; `intercept` (q,) is stored separately.
     lambdas : ndarray, shape (T,)
@@ -144,15 +146,15 @@ class Descent:
     to_scores : ndarray, shape (K, q)
         Maps links to class scores.
     slope, curve : ndarrays, shapes (q, n) and (n,)
-        First derivative of the loss at the last link evaluated, and a bound on the second
+        First derivative of the loss at the link that was evaluated last, and a bound on the second
         derivative.
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.
     prefers_hessian : bool
-        Whether Hessians are formed up to a larger size, as for K > 2 or after coordinate descent
+        Whether Hessians are computed up to a larger size, as for K > 2 or after coordinate descent
         over rows was slow.
     n_exhausted : int
-        Number of consecutive Newton steps up to the last one that exhausted their sweeps.
+        Number of the last consecutive Newton steps that reached the maximum number of sweeps.
     max_violation : float
         Violation at which the descent stops, in units of penalties.
     n_steps : int
@@ -189,8 +191,8 @@ class Descent:
         self.lambdas = self.penalty.of_terms(self.problem, self.products.terms)
 
     def drop_zeros(self, n_fixed: int) -> None:
-        """Remove terms with zero weights, except the first `n_fixed` terms, which are not
-        candidates.
+        """Remove terms with zero weights; the first `n_fixed` terms are not candidates and are
+        always kept.
         """
         norm = row_norms(self.theta, self.products.starts, group=True)
         is_kept = (norm > 0) | (np.arange(len(norm)) < n_fixed)
@@ -215,7 +217,7 @@ class Descent:
         )
 
     def minimise(self) -> float:
-        """Minimise over the working set by proximal Newton steps; return the remaining
+        """Minimise over the working set by proximal Newton steps, and return the remaining
         violation.
         """
         products = self.products
@@ -273,12 +275,12 @@ class Descent:
         """Return weights (D, q) and intercept (q,) that minimise the penalised quadratic model at a
         link (q, n).
 
-        The model of a step s is ``<gradient, s> + s' H s / 2`` plus the penalty after the step,
+        For a step s, the model is ``<gradient, s> + s' H s / 2`` plus the penalty after the step,
         where H is the Hessian of the loss. `gradient` (D, q) and `intercept_gradient` (q,) are
         gradients at the link; `tolerance` is the violation at which coordinate descent stops. With
-        few weights, the Hessian of the *active* terms is formed, i.e. terms whose weights are
-        nonzero or whose gradient exceeds the penalty; other terms remain zero. With many weights,
-        coordinate descent over all terms uses the rows instead.
+        few weights, the Hessian of the *active* terms is computed. These are the terms whose
+        weights are nonzero or whose gradient exceeds the penalty; other terms remain zero. With
+        many weights, coordinate descent over all terms uses the rows instead.
         """
         products = self.products
         group = self.penalty.group
@@ -331,8 +333,8 @@ class Descent:
         return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)
 
     def _gradient_norms(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the norm (T,) of each term's `gradient` (D, q); for l1, the largest norm of a
-        feature's gradient.
+        """Return the norm (T,) of each term's `gradient` (D, q); for the l1 penalty, return the
+        largest norm of a feature's gradient.
         """
         norm = row_norms(gradient, self.products.starts, self.penalty.group)
         if self.penalty.group or not len(norm):  # reduceat needs at least one feature
@@ -347,12 +349,12 @@ class Descent:
         objective: float,
         predicted_change: float,
     ) -> tuple[np.ndarray, float] | None:
-        """Move towards `theta` (D, q) and `intercept` (q,), halving the step until the objective
+        """Move towards `theta` (D, q) and `intercept` (q,); the step is halved until the objective
         decreases sufficiently.
 
         `objective` is the objective at `link` (q, n), and `predicted_change` the change predicted
-        by the quadratic model for the full step. Sets `self.theta` and `self.intercept`, and
-        returns the new link and objective; None if no step decreases the objective.
+        by the quadratic model for the full step. Set `self.theta` and `self.intercept`, and return
+        the new link and objective, or None if no step decreases the objective.
         """
         target_link = self.products.link(theta, intercept)
         step = 1.0
@@ -396,7 +398,7 @@ def minimise(
     intercept: np.ndarray,
     all_pairs: bool = False,
 ) -> Stage:
-    """Return the minimum over the terms in `base` and all products of a parent and one more
+    """Return the minimum over the terms in `base` and all products of a parent with one more
     predictor.
 
     Parameters
@@ -411,8 +413,8 @@ def minimise(
         Products in the initial working set, with starting weights.
     intercept : ndarray, shape (q,)
     all_pairs : bool, default False
-        Whether the parents are all single predictors, so that each pair is formed only from its
-        first predictor.
+        Whether the parents are all single predictors; each pair is then formed only from its first
+        predictor.
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
@@ -448,12 +450,13 @@ def _violators(
     order: int,
     all_pairs: bool,
 ) -> tuple[float, list[Term]]:
-    """Return the largest violation by candidates outside the working set, and violators.
+    """Return the largest violation by candidates outside the working set, and the violators.
 
-    The violation is in units of penalties. `order` is the order of the candidates, one more than
-    the order of the `parents`; `all_pairs` is the same as in `minimise`. All candidates are checked
-    in single precision if rounding allows. Possible violators are then checked in double precision,
-    in batches of decreasing likelihood, until a batch contains violators.
+    The violation is in units of penalties. `order` is the order of the candidates, which is one
+    more than the order of the `parents`; `all_pairs` is the same as in `minimise`. All candidates
+    are checked in single precision if rounding errors are small enough. Possible violators are then
+    checked in double precision, in batches in decreasing order of the ratio of gradient to penalty,
+    until a batch contains violators.
     """
     lambda_ = penalty.lambdas[order - 1]
     slope = descent.slope
@@ -502,7 +505,7 @@ def _violators(
 def _scaled_gradient_norms(
     problem: Problem, slope: np.ndarray, terms: Sequence[Term], group: bool
 ) -> np.ndarray:
-    """Return the gradient norms (T,) of some terms, in units of their penalties at lambda = 1.
+    """Return the gradient norms (T,) of these terms, in units of their penalties at lambda = 1.
 
     `slope` (q, n) is the derivative of the loss with respect to the link.
     """

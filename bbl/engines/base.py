@@ -41,15 +41,15 @@ __all__ = [
 
 
 class WarmStarts(dict[float, np.ndarray]):
-    """Solutions for each value of the tuned option (the setting), and a cache of other results.
+    """Solutions for each value of the tuned option (the setting), and a cache for other results.
 
     Parameters
     ----------
     solutions : mapping of float to ndarray
         The solution at each setting, not symmetrised (see `EngineFit.site_theta`).
     keeps : bool
-        Whether to cache results that do not depend on the setting, memory permitting. The cache is
-        not pickled, so another process computes them again.
+        Whether to cache results that do not depend on the setting, if there is enough memory. The
+        cache is not pickled, so other processes compute these results again.
     """
 
     def __init__(self, solutions: Mapping[float, np.ndarray] | None = None, keeps: bool = False):
@@ -61,7 +61,7 @@ class WarmStarts(dict[float, np.ndarray]):
         return WarmStarts, (dict(self), self.keeps)
 
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result of ``make()``; with `keeps`, call it only once for each `name`."""
+        """Return the result of ``make()``, called only once for each `name` if `keeps` is set."""
         if name in self._results:
             return self._results[name]
         result = make()
@@ -84,7 +84,7 @@ SPARSE_GRID = tuple(10.0 ** np.arange(-2.5, -0.49, 0.25))
 
 
 def penalty_option(lambda_: object) -> float | tuple[float, ...]:
-    """Return the option as a number of at least 0, or as a tuple of such numbers.
+    """Return the option ``lambda_`` as a non-negative number, or as a tuple of such numbers.
 
     Raises
     ------
@@ -104,9 +104,9 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
-    """Raise an OptionError unless a sequence of penalties has one for each order of `layout`.
+    """Raise an OptionError if a sequence of penalties does not fit the orders of `layout`.
 
-    The message mentions `crossVal`, in case a grid of penalties was intended.
+    The message mentions `crossVal`, because the user may have intended a grid of penalties.
     """
     # orders 2, 3, ...; a model without terms has a penalty on pairs too
     n_orders = max(layout.order, 2) - 1
@@ -145,30 +145,30 @@ SHARED_ROWS = (
 
 @dataclass(frozen=True)
 class Engine:
-    """An inference method: its options, its capabilities, and the fits of a group on a grid.
+    """An inference method, with its options and capabilities, that fits a group at each setting.
 
-    Callers rely only on the attributes below; they never inspect an engine's name or options.
+    Callers use only the attributes below, and never inspect an engine's name or options.
 
     Attributes
     ----------
     name : str
         Name in the ENGINES table.
     order : int
-        Highest interaction order that the engine fits: 1 for fields only (whatever the formula
-        contains), 2 for pairs.
+        Highest interaction order that the engine fits: 1 for fields only (regardless of the
+        formula), 2 for pairs.
     order_reason : str
-        Why higher orders are not available, for the error message.
+        Reason why higher orders are not available, for the error message.
     tuned : Tuned or None
-        The option that crossVal varies.
+        The option that `crossVal` tunes.
     log_z : str
-        The default method for ln Z where the exact value is too costly.
+        The default method for ln Z if computing the exact value would take too long.
     needs : {"each", "pairs", "neighbours"}
-        Values that must be observed together in at least one row if values are missing: each
-        predictor, each pair of predictors, or each predictor with all predictors that it interacts
+        If values are missing, what must be observed in at least one row: each predictor, both
+        predictors of each pair, or each predictor together with all predictors that it interacts
         with.
     weights : {"counts", "real"}
-        Whether row weights must be frequencies or can be any positive numbers. Even with "real",
-        standard errors and tests require frequencies.
+        Whether row weights must be frequencies ("counts") or can be any positive numbers ("real").
+        Standard errors and tests require frequencies in both cases.
     joint : JointTraits or None
         How the engine fits P(group | row) for all groups at once, without `path`; None if it fits
         each group separately.
@@ -179,8 +179,8 @@ class Engine:
         Whether identical rows are merged, in a fixed order, before they are passed to `path`.
         Engines that only count levels and pairs do not need this.
     streams : bool
-        Whether `path` reads rows block by block, so that they may be a `StoredSample` larger than
-        memory.
+        Whether `path` reads rows block by block and therefore accepts a `StoredSample` that is
+        larger than memory.
     loads : bool
         Whether rows read in batches are loaded into memory as one-byte codes, because `path` needs
         all rows at once.
@@ -197,19 +197,19 @@ class Engine:
         Whether `path` draws random numbers and therefore also accepts `rng` and `progress`.
     takes_start : bool
         Whether `path` accepts initial parameters ``start`` (layout.size,), for example from a fit
-        to the same rows with different weights. The solution agrees with a fit without `start` to
-        the engine's tolerance.
+        to the same rows with different weights. Up to the engine's tolerance, the solution is the
+        same as without `start`.
     chooses : bool
         Whether the engine selects the terms separately for each group, so that each fit has its own
         layout.
     posterior : PosteriorTraits or None
-        Description of the posterior stored in fits, including whether they store draws from it
-        (`has_draws`) and the progress of the fit (`keeps_history`); None if fits have no posterior.
+        Description of the posterior that is stored in fits, including whether draws (`has_draws`)
+        and the progress of the fit (`keeps_history`) are stored; None if fits have no posterior.
     sized_by : tuple of str
         Names of options that increase the memory used by a fit.
     classifier : dict
-        Defaults of `BBLClassifier` that differ from the engine's own, chosen so that any table can
-        be fitted.
+        Defaults of `BBLClassifier` that differ from the engine's own. With these defaults, any
+        table can be fitted.
     """
 
     name: ClassVar[str]
@@ -264,12 +264,12 @@ class Engine:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of the tuned option that ``"cv"`` tries; empty without such an option."""
+        """Values of the tuned option that ``"cv"`` compares; empty without a tuned option."""
         return () if self.tuned is None else self.tuned.grid
 
     @property
     def inert(self) -> tuple[str, ...]:
-        """Options that have no effect, given the others."""
+        """Options that have no effect, given the values of the other options."""
         return ()
 
     @property
@@ -311,10 +311,10 @@ class Engine:
 
     @classmethod
     def refusals(cls) -> dict[str, str]:
-        """Return the capabilities that the method lacks and the reason for each.
+        """Return the capabilities that the method lacks, with the reason for each.
 
-        Keys are those in `bbl.capabilities.CAPABILITIES`. Errors quote the reasons, and the guide
-        lists them. An option that the method does not have is `ABSENT`.
+        The keys are from `bbl.capabilities.CAPABILITIES`. The reasons are used in error messages
+        and listed in the guide. The reason is `ABSENT` if the method does not have an option.
         """
         method = f"method={cls.name!r}"
         reasons: dict[str, str] = {}
@@ -417,7 +417,7 @@ class Engine:
         return reasons
 
     def check_density(self, what: str) -> None:
-        """Raise an OptionError if P(row | group), which `what` requires, is not modelled."""
+        """Raise an OptionError if the method does not model P(row | group), as `what` requires."""
         if self.joint:
             raise OptionError(
                 f"{what} needs a model of the predictors, P(x|y), and "
@@ -433,48 +433,51 @@ class Engine:
         return cls.classifier
 
     def stepwise(self, sample: Any, layout: Layout) -> bool:
-        """Return whether settings should be compared a few at a time, using warm starts.
+        """Return whether to compare only a few settings at a time, using warm starts.
 
-        The comparison begins with the strongest penalty. `sample` contains the rows of all groups.
+        The comparison starts with the strongest penalty. `sample` contains the rows of all groups.
         """
         return False
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engines to compare at each value of the tuned option."""
+        """Return the engines that are compared at each value of the tuned option."""
         return (self,)
 
     @property
     def cumulative(self) -> bool:
-        """Whether the parameters belong to cumulative logits instead of class scores."""
+        """Whether the parameters define cumulative logits instead of class scores."""
         return False
 
     @property
     def is_ordinal(self) -> bool:
-        """Whether all groups share one table of parameters, up to a factor."""
+        """Whether all groups have the same parameters, up to a factor."""
         return False
 
     @property
     def calibrates(self) -> bool:
-        """Whether class scores can be calibrated: their multiples must be valid scores too."""
+        """Whether class scores can be calibrated.
+
+        Calibration requires that multiples of class scores are valid scores.
+        """
         return True
 
     def for_response(self, response: Factor) -> Engine:
-        """Return the engine for this response.
+        """Return the engine adapted to this response.
 
-        Raises a LevelError if an option requires ordered groups and the groups are not ordered.
+        A LevelError is raised if an option requires ordered groups and the groups are not ordered.
         """
         return self
 
     def for_rows(self, layout: Layout, total: float) -> Engine:
-        """Return the engine for rows with this `total` weight and layout.
+        """Return the engine adapted to rows with this layout and `total` weight.
 
-        Raises an OptionError if an option requires ordered levels and no predictor has at least
-        three.
+        An OptionError is raised if an option requires ordered levels and no predictor has three or
+        more of them.
         """
         return self
 
     def scores(self, design: Design) -> list[np.ndarray | None] | None:
-        """Return the level scores of a design's predictors; None if couplings do not use them."""
+        """Return the level scores of a design's predictors; None if couplings do not use scores."""
         return None
 
     def layout_of(self, design: Design, terms: Any, support: Support | None = None) -> Layout:
@@ -495,17 +498,17 @@ class Engine:
 
         `K` is the number of groups. The function takes one of the `variants`, a value of the tuned
         option, the positions of each fold's validation rows, ``exactly`` (whether the scores will
-        be calibrated rather than just compared), and ``workers``. It returns the class scores (N,
-        K) of the validation rows, fold by fold.
+        be calibrated rather than just compared), and ``workers``. The function returns the class
+        scores (N, K) of the validation rows, fold by fold.
         """
         return None
 
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
         """Return the layout of the predictors, followed by the engine's hidden units if it has any.
 
-        Raises a ValueError if it has more than `max_size` parameters, which could happen with the
-        options in a forged model file. A fit with hidden units stores draws of all parameters,
-        shape (chains, draws, size), in ``state["hidden"]``.
+        A ValueError is raised if the layout has more than `max_size` parameters, which is possible
+        if a model file has been manipulated. A fit with hidden units stores draws of all
+        parameters, shape (chains, draws, size), in ``state["hidden"]``.
         """
         return layout
 
@@ -514,7 +517,7 @@ class Engine:
         return layout
 
     def check_equations(self) -> None:
-        """Raise an OptionError if the engine has no `equations`, hence no standard errors."""
+        """Raise an OptionError if the engine has no `equations` and thus no standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
             raise OptionError(
@@ -528,8 +531,8 @@ class Engine:
     ) -> Equations:
         """Return a group's likelihood equations for standard errors; call `check_equations` first.
 
-        `site_theta` (layout.D, 1 + D) is their solution if the fit has kept it; if it is None, the
-        group is fitted again.
+        `site_theta` (layout.D, 1 + D) is the solution of the equations if the fit kept it. If it is
+        None, the group is fitted again.
         """
         raise NotImplementedError
 
@@ -546,7 +549,7 @@ class Engine:
     ) -> tuple[RowInfluence, Any]:
         """Return the influence of rows on the estimate of a group, and the fitted rows.
 
-        `site_theta` is as in `equations`.
+        `site_theta` is the same as in `equations`.
         """
         equations = self.equations(sample, layout, site_theta)._asdict()
         rows = equations.pop("rows")
@@ -556,7 +559,7 @@ class Engine:
     def unpenalised(
         self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray
     ) -> Unpenalised:
-        """Fit the rows of a group by unpenalised pseudo-likelihood, for tests with any method.
+        """Fit the rows of a group by unpenalised pseudo-likelihood, for tests of any method.
 
         Parameters
         ----------
@@ -565,8 +568,8 @@ class Engine:
         start : ndarray, shape (layout.size,)
             The fitted parameters.
         sites : ndarray of int
-            Predictors with enough rows to be regressed on the others; the parameters of other
-            predictors are meaningless.
+            Predictors that have enough rows to be regressed on the other predictors. The returned
+            parameters of the remaining predictors are not meaningful.
         """
         # `to_sites` arranges the parameters by site (a predictor as the response), as in
         # `EngineFit.site_theta`. `determined` has the same shape (layout.D, 1 + D): a row for each
@@ -587,9 +590,9 @@ class Engine:
     ) -> tuple[RowInfluence, Sample]:
         """Return the influence of a sample of the fitted rows on a group's fit, and the sample.
 
-        Nothing is fitted: `theta` (layout.size,) contains the group's parameters, and `site_theta`
-        the solution at each site, or None if it was not kept. Only for engines with `streams` and
-        `solves`.
+        The model is not refitted. `theta` (layout.size,) contains the group's parameters.
+        `site_theta` contains the solution at each site, or is None if it was not kept. This method
+        requires an engine with `streams` and `solves`.
         """
         raise NotImplementedError
 
@@ -603,28 +606,28 @@ class Engine:
     ) -> Unpenalised:
         """Take a Newton step from a group's fit to its unpenalised optimum, using a sample of rows.
 
-        `rows` are a random sample of the fitted rows. At the fit, the gradient over all rows equals
-        the gradient of the penalty, so the sample is needed only for the Hessian. The arguments are
-        the same as in `influence_at` and `unpenalised`.
+        `rows` is a random sample of the fitted rows. At the fitted parameters, the gradient over
+        all rows equals the gradient of the penalty, so the sample is only needed for the Hessian.
+        The arguments are the same as in `influence_at` and `unpenalised`.
         """
         raise NotImplementedError
 
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
         """Return the maximum log-likelihood of `rows` and the number of free parameters.
 
-        Only for engines with `has_likelihood`.
+        This method requires an engine with `has_likelihood`.
         """
         raise NotImplementedError
 
     def prepare(self, sample: Any, layout: Layout) -> Any:
-        """Return the rows that `path` fits.
+        """Return the rows of `sample` in the form that `path` fits.
 
-        These are the rows of `sample`, unless the method adds a row or drops incomplete rows.
+        Some methods add a row or drop incomplete rows.
         """
         return sample
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the working memory, in bytes, of a fit to `n` rows at so many `settings`."""
+        """Return the working memory, in bytes, of a fit to `n` rows at a number of `settings`."""
         return 0.0
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
@@ -640,12 +643,11 @@ class Engine:
     ):
         """Fit one group at each of `values` of the tuned option.
 
-        `values` may be None for the engine's own setting.
-
-        Returns one `EngineFit` for each value. An engine with `samples` also takes ``rng``, a
-        Generator for this group, and ``progress``, which is None or a function called as
-        ``progress(share, note)`` whenever another part of the fit is finished. Raises an
-        OptionError if the engine fits all groups at once.
+        If `values` is None, the engine's own setting is used. The result contains one `EngineFit`
+        for each value. An engine with `samples` has two more arguments: ``rng``, a Generator for
+        this group, and ``progress``, which is None or a function that is called as
+        ``progress(share, note)`` whenever another part of the fit is finished. An OptionError is
+        raised if the engine fits all groups at once.
         """
         if not self.joint:
             raise NotImplementedError
@@ -662,15 +664,15 @@ class Engine:
         values: Sequence[float] | None,
         warm_starts: WarmStarts,
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, only as precisely as needed to compare their losses.
+        """Fit one group at each of `values`, with just enough precision to compare their losses.
 
         By default this is the same as `path`.
 
         Parameters
         ----------
         warm_starts : WarmStarts
-            Solutions from earlier comparisons on the same rows; new ones may be added. A value that
-            is already present is fitted again, to higher precision.
+            Solutions from earlier comparisons on the same rows. New solutions may be added. A value
+            that already has a solution is fitted again with higher precision.
         """
         return self.path(sample, layout, values)
 
@@ -701,7 +703,7 @@ class Engine:
 
 
 def absent_levels(counts: list[np.ndarray], *, hint: str) -> tuple[Note, ...]:
-    """Return a note for each level that never occurs and therefore has no finite field.
+    """Return a note for each level that does not occur and therefore has no finite field.
 
     `counts` contains the weights or frequencies (L_i,) of each predictor's levels; `hint` states
     how to make the fields finite.

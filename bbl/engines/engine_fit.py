@@ -39,10 +39,10 @@ class Note(NamedTuple):
 
 
 class NoProgress(Exception):
-    """Raised when a fit to rows in a file makes no progress and more rows do not fit in memory.
+    """Raised if a fit to rows in a file makes no progress and more rows do not fit into memory.
 
-    `norm` is the gradient norm of `predictor`, `rows` the size of the sample in memory, and `n` the
-    number of rows in the file.
+    `norm` is the gradient norm of `predictor`, `rows` is the size of the sample in memory, and `n`
+    is the number of rows in the file.
     """
 
     def __init__(self, predictor: int, norm: float, rows: int, n: int):
@@ -55,7 +55,7 @@ class NoProgress(Exception):
 
 @dataclass(frozen=True)
 class EngineFit:
-    """Result of one engine run on one group.
+    """Result of fitting one group with an engine.
 
     Attributes
     ----------
@@ -66,40 +66,41 @@ class EngineFit:
         Maximum of the objective per observation, summed over predictors.
     site_theta : ndarray, shape (layout.D, 1 + D), or None
         Pseudo-likelihood solution before symmetrisation. Row (i, a) contains ``h_i(a)`` and all
-        ``J_i(a; j, b)`` (with higher-order terms, also ``J_i(a; j, b, k, c)``), in D columns for
-        the regressors of predictor i (see `bbl.model.regressors.Regressors`).
+        ``J_i(a; j, b)``, and with higher-order terms also ``J_i(a; j, b, k, c)``. The D columns of
+        the couplings correspond to the regressors of predictor i (see
+        `bbl.model.regressors.Regressors`).
     normaliser : callable, or None
         ``normaliser(half)`` returns ln Z from the training rows by eq. (31); with `half`, couplings
         of k predictors are multiplied by 1/k. None if unavailable.
     mf_log_z : float, or None
         The mean-field ln Z of eq. (32), computed from the frequencies used by the engine.
     grad_norm : ndarray, shape (m,)
-        Norm of each predictor's final gradient. Empty, like `n_iter`, if the engine does not
-        iterate.
+        Norm of each predictor's final gradient. Both this array and `n_iter` are empty if the
+        engine does not iterate.
     n_iter : ndarray of int, shape (m,)
         Number of iterations for each predictor.
     converged : ndarray of bool, shape (m,)
     notes : tuple of Note
         Problems with the fit, for warnings.
     unbounded : tuple of tuples of int
-        One diverging parameter of each predictor without a finite optimum: predictor and level
-        code, followed by the predictor and level code of each predictor that it is coupled to (none
-        for a field).
+        One diverging parameter for each predictor that has no finite optimum. The numbers are the
+        predictor and its level code, followed, for a coupling, by the other predictors and their
+        level codes.
     remedy : str
-        Beginning of a sentence that explains how to make the optimum of the `unbounded` parameters
+        First part of a sentence that explains how to make the optimum of the `unbounded` parameters
         finite.
     sd : ndarray, shape (layout.size,), or None
         Posterior standard deviations of `theta`, which is then the posterior mean.
     draws : ndarray, shape (chains, draws, layout.size), or None
         Draws from the posterior.
     rank : int, or None
-        Number of parameters that are determined by the data; None if all are.
+        Number of parameters that are determined by the data; None if all of them are.
     layout : Layout, or None
         Layout of `theta`, if the engine selected the terms (`Engine.chooses`).
     state : dict of str to ndarray
-        Other arrays that are needed by methods called later; stored in model files.
+        Other arrays that later method calls use. They are stored in model files.
     history : dict of str to ndarray
-        Progress of the fit: columns of equal length, starting with the iteration.
+        Progress of the fit, as columns of equal length. The first column is the iteration.
     """
 
     theta: np.ndarray
@@ -135,8 +136,9 @@ class EngineFit:
         return replace(self, notes=tuple(notes), unbounded=unbounded)
 
     def of_predictors(self, predictors: np.ndarray, layout: Layout) -> EngineFit:
-        """Return the fit of all predictors of a layout, of which this fit has `predictors`; the
-        others have no parameters here.
+        """Extend a fit of some `predictors` to all predictors of a layout.
+
+        The fit does not contain parameters of the other predictors.
         """
         converged = np.ones(layout.m, dtype=bool)
         converged[predictors] = self.converged
@@ -154,8 +156,8 @@ class EngineFit:
     def log_z(self, kind: str) -> float | None:
         """Return ln Z of this `kind`, or None if the engine has not computed it.
 
-        ``"pseudo"`` is eq. (31), ``"half"`` is the same with couplings of k predictors multiplied
-        by 1/k, and ``"mf"`` is eq. (32).
+        ``"pseudo"`` is eq. (31), ``"half"`` is the same equation with couplings of k predictors
+        multiplied by 1/k, and ``"mf"`` is eq. (32).
         """
         if kind == "mf":
             return self.mf_log_z
@@ -163,7 +165,9 @@ class EngineFit:
 
 
 class Equations(NamedTuple):
-    """Solution of a group's likelihood equations, one set for each predictor, for standard errors.
+    """Solution of a group's likelihood equations, which are used for standard errors.
+
+    There is one set of equations for each predictor.
 
     Attributes
     ----------
@@ -196,7 +200,7 @@ class Unpenalised(NamedTuple):
     ----------
     theta : ndarray, shape (layout.size,)
     determined : ndarray of bool, shape (layout.size,)
-        Whether the data determine a finite value for each parameter.
+        Whether each parameter has a finite value that is determined by the data.
     influence : RowInfluence
     """
 
@@ -206,9 +210,9 @@ class Unpenalised(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Number of a group's identified coefficients in a joint fit, and its unidentified ones.
+    """The identified and unidentified coefficients of a group in a joint fit.
 
-    Coefficients may be unidentified because of the rows, or because ordered levels share
+    Coefficients may be unidentified because of the rows, or because ordered levels have common
     parameters.
 
     Attributes
@@ -233,7 +237,7 @@ class JointFit(NamedTuple):
     """A joint fit of all K groups to P(group | row).
 
     The class scores of a row are its energies under `theta`, plus `constant`, plus `temperature`
-    times the scores of the generative fit that the joint fit started from.
+    times its scores in the generative fit that the joint fit started from.
 
     Attributes
     ----------
@@ -242,8 +246,8 @@ class JointFit(NamedTuple):
     constant : ndarray, shape (K,)
     temperature : float
     loss : float
-        Log-loss of the training rows without the penalty; with minibatches, evaluated when each row
-        was used.
+        Log-loss of the training rows, excluding the penalty. With minibatches, the loss of a row is
+        evaluated when the row is visited.
     gradient : float
         Largest component of the gradient with respect to scaled unknowns; nan if it was not
         computed.
@@ -253,7 +257,7 @@ class JointFit(NamedTuple):
         Whether the gradient is below the tolerance.
     limits : sequence of K Limit, or None
         Identified coefficients of each group. None for penalised fits, which have a finite optimum,
-        unless ordered levels share parameters.
+        unless ordered levels have common parameters.
     """
 
     theta: np.ndarray

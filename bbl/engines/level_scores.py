@@ -1,4 +1,4 @@
-"""Options `ordered` and `level_scores`, for couplings linear in the scores of ordered levels."""
+"""Options `ordered` and `level_scores`, for couplings that are linear in level scores."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ LevelScores = tuple[tuple[Hashable, tuple[float, ...]], ...]
 
 
 def linear_options(ordered: str, level_scores: object) -> tuple[str, LevelScores | None]:
-    """Check both options of an engine with ``ordered="linear"`` and return them.
+    """Validate and return the options `ordered` and `level_scores` of an engine.
 
     `level_scores` is a mapping from predictors to the scores of their levels, or the hashable pairs
-    that this function returned earlier, possibly read from a model file.
+    that this function returned earlier, which may have been read from a model file.
 
     Raises
     ------
@@ -92,13 +92,13 @@ def layout_scores(
 ) -> list[np.ndarray | None] | None:
     """Return the scores of all predictors in the form used by `Layout`; None for nominal couplings.
 
-    Predictors in `level_scores` have the given scores; other ordered predictors with three or more
-    levels have equally spaced scores. Missing values have their own level, without a score.
+    Predictors in `level_scores` have the given scores. Other ordered predictors with three or more
+    levels have equally spaced scores. Missing values have a level of their own, without a score.
 
     Raises
     ------
     OptionError
-        If `level_scores` does not fit the predictors, or no predictor has scores.
+        If `level_scores` does not fit the predictors, or if no predictor has scores.
     """
     if ordered != LINEAR:
         return None
@@ -162,7 +162,7 @@ def _check_number(name: Hashable, n_scores: int, n_levels: int, levels: list[str
 def score_ranges(engine: object, names: Sequence[Hashable], layout: Layout) -> np.ndarray:
     """Return the difference (m,) between the last and the first score of each predictor in a fit.
 
-    It is 1 for predictors without scores. `names` are the predictors' names.
+    The difference is 1 for predictors without scores. `names` contains the names of the predictors.
     """
     given = dict(getattr(engine, "level_scores", None) or ())
     out = np.ones(layout.m)
@@ -176,7 +176,7 @@ def score_ranges(engine: object, names: Sequence[Hashable], layout: Layout) -> n
 
 
 def check_linear(ordered: str, layout: Layout) -> None:
-    """Raise an OptionError if ``ordered="linear"`` is used where the order of levels is unknown."""
+    """Raise an OptionError if ``ordered="linear"`` is used but the order of levels is unknown."""
     if ordered == LINEAR and layout.scores is None:
         raise OptionError(
             "ordered='linear' requires a formula and a table, which declare the order of levels.",

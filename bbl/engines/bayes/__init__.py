@@ -1,1 +1,1 @@
-"""The engine that draws parameters from their posterior."""
+"""The engine `Posterior`, which draws parameters from their posterior."""

@@ -1,4 +1,4 @@
-"""Closed-form posterior under Li's (2014) conjugate prior, for categories or values in [-1, 1]."""
+"""Closed-form posterior under Li's (2014) conjugate prior, for levels or values in [-1, 1]."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def conjugate_draws(
 
     Both are in simplex coding. `c` is the factor in the prior and `shape` is (chains, draws). The
     prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normalising constant of the likelihood. The
-    coefficients are then independent and normal, with means ``S / 2c`` and variance ``1 / 2c``,
-    where S is the sum of each coefficient's feature over the rows, from `simplex_sums` (Li 2014,
-    section 3.2.2).
+    coefficients are then independent and normal, with means ``S / 2c`` and variance ``1 / 2c``. S,
+    from `simplex_sums`, is the sum of each coefficient's feature over the rows (Li 2014, section
+    3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)

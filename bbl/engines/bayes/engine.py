@@ -60,35 +60,35 @@ class Posterior(Engine):
     ----------
     prior : {"normal", "conjugate", "horseshoe"}, default "normal"
         ``"normal"``: independent normal coefficients. ``"conjugate"``: the prior of Li (2014), with
-        a closed-form posterior (see Notes). ``"horseshoe"``: normal with one scale for each
-        predictor's fields and one for each pair's couplings; the scales have half-Cauchy
-        distributions around two global scales, one for fields and one for couplings, which have
-        half-Cauchy distributions as well.
+        a closed-form posterior (see Notes). ``"horseshoe"``: normal coefficients with one scale for
+        each predictor's fields and one for each pair's couplings. The scales have half-Cauchy
+        distributions around two global scales, one for fields and one for couplings, which also
+        have half-Cauchy distributions.
     sampler : {"auto", "conjugate", "exact", "exchange", "pseudo"}, default "auto"
         ``"exact"``: the no-U-turn sampler on the exact posterior, with ln Z summed over up to
         65,536 states. ``"exchange"``: the exchange algorithm, which avoids ln Z by drawing rows
-        from the model, exactly with up to 65,536 states and otherwise by Gibbs sweeps that start
-        from the data. ``"pseudo"``: the no-U-turn sampler on the pseudo-likelihood. ``"auto"``:
-        "exact" if possible, otherwise "exchange" for up to 50 parameters and "pseudo" for more.
-        ``"conjugate"`` can only be used with the conjugate prior.
+        from the model. Draws are exact with up to 65,536 states; otherwise, they come from Gibbs
+        sweeps that start from the data. ``"pseudo"``: the no-U-turn sampler on the
+        pseudo-likelihood. ``"auto"``: "exact" if possible, otherwise "exchange" for up to 50
+        parameters and "pseudo" for more. ``"conjugate"`` can only be used with the conjugate prior.
     chains : int, default 4
     warmup, draws : int, default 1000
-        Numbers of transitions that each chain discards and keeps.
+        Numbers of transitions that are discarded and kept in each chain.
     hidden : int, default 0
-        Number of hidden units, -1 or 1, each coupled to all predictors; only with the conjugate
-        prior. A warning is given, because the chains rarely change the signs of hidden units. If
-        the formula has no interactions, the model is a restricted Boltzmann machine. ``coef()``
-        returns the parameters of the predictors when every unit is -1; predictions sum over the
-        units. Predictors are categorical; for layers of units over numeric predictors in [-1, 1],
-        see `bbl.sklearn.ScoreFeatures`.
+        Number of hidden units with values -1 or 1, each coupled to all predictors. Hidden units
+        require the conjugate prior. A warning is issued, because the chains rarely change the signs
+        of hidden units. If the formula has no interactions, the model is a restricted Boltzmann
+        machine. ``coef()`` returns the parameters of the predictors when every unit is -1.
+        Predictions sum over the units. Predictors must be categorical; for layers of units over
+        numeric predictors in [-1, 1], see `bbl.sklearn.ScoreFeatures`.
     c : float, optional
         Factor c in the conjugate prior ``Z^n exp(-c |phi|^2)``. The default is half the number of
         observations in a group.
     tau : float, default 1.0
         Standard deviation of the normal prior, or of the slab that bounds the scales of the
-        horseshoe (inf: no bound).
+        horseshoe. With inf, the scales are not bounded.
     seed : int, optional
-        Random seed for the draws; overrides the seed passed to the fitting function.
+        Random seed for the draws, which overrides the seed of the fitting function.
     adjust : bool, default True
         Whether to adjust the curvature of the pseudo-likelihood to Godambe's information. Without
         the adjustment, intervals of couplings are too narrow, because every coupling occurs in two
@@ -98,15 +98,15 @@ class Posterior(Engine):
         states for exact draws.
     hidden_pairs : bool, default False
         Whether hidden units are also coupled to each other (with all pairs of predictors, this is
-        the full Boltzmann machine). Predictions sum over all states of the units. The sum is exact
-        for up to 16 units or more, depending on the model; otherwise it is approximate and a
-        warning is given.
+        the full Boltzmann machine). Predictions sum over all states of the units. This sum is exact
+        for at least up to 16 units, depending on the model. With more units, it is approximate and
+        a warning is issued.
 
     Raises
     ------
     OptionError
-        If an option is out of range or cannot be combined with another, or the model is too large
-        for the sampler.
+        If an option is out of range or cannot be combined with another option, or if the model is
+        too large for the sampler.
     DataError
         If values are missing.
 
@@ -122,11 +122,11 @@ class Posterior(Engine):
     Notes
     -----
     The conjugate prior depends on the number n of observations and cancels the factor ``Z^-n`` in
-    the likelihood: in the posterior, coefficients are independent and normal with mean ``S / 2c``
-    and variance ``1 / 2c``, where S is the sum of a contrast over the rows. The mean grows without
-    bound as n increases, and c acts only as an inverse temperature; with ``c = n / 2`` the means
-    equal the sample moments, which is the first-order term of the high-temperature expansion. The
-    prior is provided for comparison, and for unnormalised scores as features; see
+    the likelihood. In the posterior, coefficients are therefore independent and normal with mean
+    ``S / 2c`` and variance ``1 / 2c``, where S is the sum of a contrast over the rows. The mean
+    grows without bound as n increases, and c only acts as an inverse temperature. With ``c = n /
+    2``, the means equal the sample moments, which are the first-order term of the high-temperature
+    expansion. The prior is provided for comparison, and for unnormalised scores as features; see
     `bbl.sklearn.ScoreFeatures`.
 
     References
@@ -229,7 +229,7 @@ class Posterior(Engine):
 
     @property
     def numbers_advice(self) -> str:
-        """Advice to use Li's model for grey values, under the conjugate prior; otherwise empty."""
+        """Advice to use Li's model for grey values; empty unless the prior is conjugate."""
         return GREY_ADVICE if self.prior == "conjugate" else ""
 
     def generator(self, rng: np.random.Generator) -> np.random.Generator:
@@ -249,7 +249,7 @@ class Posterior(Engine):
     def widened(self, layout: Layout, max_size: float = math.inf) -> Layout:
         """Return the layout with the hidden units appended to the predictors.
 
-        Raises a ValueError if it has more than `max_size` parameters.
+        A ValueError is raised if this layout has more than `max_size` parameters.
         """
         if not self.hidden:
             return layout
@@ -302,7 +302,8 @@ class Posterior(Engine):
     def layout(self, sample: Sample, layout: Layout) -> Layout:
         """Return the layout unchanged, after checking the layout and the rows.
 
-        Raises an OptionError if the sampler cannot be used and warns if it is not recommended.
+        An OptionError is raised if the sampler cannot be used. A warning is issued if it is not
+        recommended.
         """
         self.check_missing(sample)
         states = n_states(layout)
@@ -350,7 +351,7 @@ class Posterior(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of all draws in two codings and of each chain's metric."""
+        """Return the memory, in bytes, for all draws in two codings and for each chain's metric."""
         # the horseshoe has at most as many scales as coefficients
         size = layout.size * (1 if self.prior != "horseshoe" else 2)
         # draws are stored in both codings; a chain also stores the points of its warm-up, then of
@@ -368,7 +369,10 @@ class Posterior(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ):
-        """Fit one group; return a list with one fit. `values` must be None: no option is tuned."""
+        """Fit one group, and return a list with one fit.
+
+        `values` must be None, because the engine has no tuned option.
+        """
         rng = np.random.default_rng(0) if rng is None else rng
         check_memory(
             self.memory(sample.n, layout),
@@ -405,7 +409,7 @@ class Posterior(Engine):
         workers: int,
         progress,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) of the predictors' parameters, and the fit's state.
+        """Return draws (chains, draws, size) of the parameters of predictors, and the fit's state.
 
         Draws are in the reference gauge. ``state["hidden"]`` (chains, draws, size of the widened
         layout) contains the draws of all parameters; ``state["flips"]`` and ``state["aligned"]``
@@ -435,7 +439,7 @@ class Posterior(Engine):
         workers: int,
         progress: Callable | None,
     ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """Return draws (chains, draws, size) in simplex coding, and the fit's state.
+        """Return draws (chains, draws, size) in simplex coding, and the state of the fit.
 
         The state contains the mean acceptance probability and the number of divergent transitions
         of each chain.
@@ -511,7 +515,7 @@ def n_states(layout: Layout) -> int:
 def _notes(
     layout: Layout, rhat: np.ndarray, ess: np.ndarray, chains: int
 ) -> tuple[tuple[Note, ...], np.ndarray]:
-    """Return notes on predictors with unreliable draws, and a mask (m,) of all other predictors.
+    """Return notes on predictors with unreliable draws, and a mask (m,) of the reliable predictors.
 
     `rhat` and `ess` (size,) are the split R-hat and effective sample size of each parameter;
     `chains` is the number of chains.

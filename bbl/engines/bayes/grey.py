@@ -35,7 +35,8 @@ class GreyMachine:
     fields : tuple of ndarray, shape (q,)
         Fields of the units of each layer.
     weights : tuple of ndarray, shape (m or q, q)
-        Couplings between the units of each layer and the predictors or the previous layer.
+        Couplings of each layer's units to the previous layer, or to the predictors for the first
+        layer.
     unit_pairs : ndarray, shape (q, q), or None
         Couplings between the units of a single layer, symmetric with a diagonal of zero; None if
         there are none.
@@ -50,8 +51,8 @@ class GreyMachine:
     def scores(self, X: np.ndarray) -> np.ndarray:
         """Return the unnormalised scores (n,) of rows, marginalised over the units.
 
-        With one layer, the result is exact: the sum of ``ln 2 cosh`` over the units' fields, or a
-        sum over all states if units are coupled to each other. With several layers, it is the
+        With one layer, the result is exact. It is the sum of ``ln 2 cosh`` over the units' fields,
+        or a sum over all states if units are coupled to each other. With several layers, it is the
         mean-field lower bound.
         """
         with serial_blas():
@@ -102,8 +103,8 @@ class GreyMachine:
         """Draw rows (n, m) by n Gibbs chains with `sweeps` sweeps over units and predictors.
 
         The conditional density of a predictor is proportional to ``exp(a x)`` on [-1, 1]. Chains
-        start at the fields, scaled to this interval: with couplings only, the negative of a
-        probable row would also be a mode; the fields make it improbable, but a chain that started
+        start at the fields, scaled to this interval. Without fields, the negative of a probable row
+        would be a mode as well. The fields make this mode improbable, but a chain that started
         there would not leave it.
         """
         start = self.alpha / max(float(np.abs(self.alpha).max()), 1e-300)
@@ -140,7 +141,7 @@ def _sum_states(field: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def draw_signs(field: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw signs -1 or 1 whose log odds are twice the `field`."""
+    """Draw signs (-1 or 1), where the log odds of 1 are twice the `field`."""
     # a logistic variable is below the log odds with the probability of +1
     return np.where(rng.logistic(size=field.shape) < 2.0 * field, 1.0, -1.0)
 
@@ -174,13 +175,14 @@ def fit_grey(
     rng: np.random.Generator | None = None,
     hidden_pairs: bool = False,
 ) -> GreyMachine:
-    """Fit a Boltzmann machine to rows `X` (n, m) and return it at the posterior mean.
+    """Fit a Boltzmann machine to rows `X` (n, m), and return the machine at the posterior mean.
 
     Under the prior ``Z^n exp(-c |phi|^2)``, the mean of a coefficient is the sum of its feature
     over the rows, divided by 2c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
     coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last draw of the
-    units, because averaging over draws is not meaningful if a unit has different signs in them.
-    With `hidden_pairs`, the units of the only layer are also coupled to each other.
+    units. An average over draws would not be meaningful, because a unit may have different signs in
+    different draws. With `hidden_pairs`, the units of the only layer are also coupled to each
+    other.
     """
     rng = np.random.default_rng(0) if rng is None else rng
     n, m = X.shape

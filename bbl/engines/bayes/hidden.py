@@ -25,7 +25,7 @@ __all__ = ["HiddenDraws", "hidden_draws", "summed_exactly", "visible_columns", "
 
 
 class HiddenDraws(NamedTuple):
-    """Draws of one chain.
+    """Draws of one Gibbs chain of coefficients and hidden units.
 
     Attributes
     ----------
@@ -34,8 +34,8 @@ class HiddenDraws(NamedTuple):
     flips : float
         Mean proportion of units that change their sign in a sweep.
     aligned : float
-        Absolute value of a unit's mean over rows, averaged over draws and units; 1 if each unit has
-        the same sign in all rows.
+        Absolute value of a unit's mean over rows, averaged over draws and units. The value is 1 if
+        each unit has the same sign in all rows.
     """
 
     coefficients: np.ndarray
@@ -99,15 +99,15 @@ def hidden_draws(
     """Draw a chain that alternates between the coefficients and the units of all rows.
 
     Given the units, coefficients are independent normal variables with standard deviation ``1 /
-    sqrt(2 c)``, as in `conjugate_draws`; their means are the sums over rows of the units and of
-    their products with contrasts, divided by 2 c. Unit l of a row x is 1 with probability ``expit(2
-    (alpha_l + sum_k beta_lk x_k))``, otherwise -1 (Li 2014, section 3.2.2). If units are `coupled`
-    to each other, the sum includes the other units of the row, and the units are drawn one after
-    the other.
+    sqrt(2 c)``, as in `conjugate_draws`. Their means are the sums over rows of the units, and of
+    products of units and contrasts, divided by 2 c. Unit l of a row x is 1 with probability
+    ``expit(2 (alpha_l + sum_k beta_lk x_k))``, otherwise -1 (Li 2014, section 3.2.2). If units are
+    `coupled` to each other, the sum includes the other units of the row, and the units are drawn
+    one after the other.
 
-    A row of weight w counts as w rows, each with `hidden` units. `c` is the factor in the prior
-    ``Z^n exp(-c|phi|^2)``, `counts` is (warmup, draws); `progress` is called after each sweep with
-    its fraction of the chain.
+    A row of weight w counts as w rows, each with its own `hidden` units. `c` is the factor in the
+    prior ``Z^n exp(-c|phi|^2)``, and `counts` is (warmup, draws). After each sweep, `progress` is
+    called with the fraction of the chain that the sweep represents.
     """
     warmup, draws = counts
     wide = widened(layout, hidden, coupled)
@@ -160,8 +160,8 @@ def _unit_positions(wide: Layout, m: int) -> tuple[np.ndarray, np.ndarray, np.nd
     """Return the positions of the hidden units' coefficients in the widened layout.
 
     `m` is the number of visible predictors. The result contains the positions of the fields
-    (hidden,), of the couplings to the predictors' contrasts (D, hidden) and of the couplings
-    between units (pairs,), followed by the two units in each of these pairs (2, pairs).
+    (hidden,), the couplings to the predictors' contrasts (D, hidden) and the couplings between
+    units (pairs,). The last element contains the two units of each of these pairs (2, pairs).
     """
     position = np.arange(wide.size)
     units = np.arange(m, wide.m)

@@ -1,4 +1,4 @@
-"""The posterior of one group's d coefficients: log density, mode, and chains of draws."""
+"""The posterior of a group's d coefficients: its log density, its mode, and chains of draws."""
 
 # A point of a chain, of length `size`, consists of the coefficients phi in simplex coding and,
 # under a horseshoe prior, of the log scales of the groups of coefficients and two global log
@@ -104,7 +104,7 @@ class Problem:
     def target(self) -> Target:
         """Return the log posterior density as a new kernel object.
 
-        Threads must not share the object, because it contains work arrays.
+        The object contains work arrays, so it must not be shared between threads.
         """
         layout = self.layout
         rows = self.sample
@@ -143,10 +143,10 @@ class Problem:
 
 
 def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the group of each coefficient (d,), and the kind of each group (G,).
+    """Return the group of each coefficient, shape (d,), and the kind of each group, shape (G,).
 
     A group consists of the fields of a predictor (kind 0), or of the couplings of a pair (kind 1);
-    predictors with a single level have no group.
+    predictors with a single level do not belong to a group.
     """
     sizes = np.concatenate([np.diff(layout.start), np.diff(layout.pair_start)])
     kind = np.repeat([0, 1], [layout.m, len(layout.pairs)])[sizes > 0]
@@ -155,9 +155,9 @@ def coefficient_groups(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplex_sums(rows: Sample, layout: Layout) -> np.ndarray:
-    """Return the sufficient statistics (d,), in the order of the layout.
+    """Return the sufficient statistics (d,) in the order of the layout.
 
-    These are the weighted sums over rows of contrasts and of products of two contrasts.
+    The statistics are weighted sums, over rows, of contrasts and of products of two contrasts.
     """
     out = np.empty(layout.size)
     # (n, L - 1) for each predictor
@@ -199,7 +199,7 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def _hessian(
     objective: Callable[[np.ndarray], tuple[float, np.ndarray]], x: np.ndarray
 ) -> np.ndarray:
-    """Return the Hessian (d, d) at `x` by central differences of the gradient.
+    """Return the Hessian (d, d) at `x`, computed by central differences of the gradient.
 
     The gradient is the second result of `objective`.
     """
@@ -218,15 +218,15 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     """Return the curvature adjustment of the pseudo-likelihood at its posterior mode `centre` (d,).
 
     H is `hessian` (d, d), the Hessian of minus the log posterior at the mode, including the prior's
-    precision. K is the sum of ``score score'`` over the rows plus this precision, so H and K are
-    equal and nothing is adjusted without rows. The adjusted curvature is ``H K^-1 H = L V^-1 L'``,
-    with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1, which would
-    make it larger than H in some direction, are raised to 1. The matrix of the adjustment is then
-    ``M = L^-T V^-1/2 L'``, since ``M' H M = L V^-1 L'``.
+    precision. K is the sum of ``score score'`` over the rows plus the prior's precision. Without
+    rows, H and K are therefore equal and nothing is adjusted. The adjusted curvature is ``H K^-1 H
+    = L V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1
+    would make this curvature larger than H in some direction, so they are raised to 1. The matrix
+    of the adjustment is then ``M = L^-T V^-1/2 L'``, because ``M' H M = L V^-1 L'``.
 
-    The sampled density applies M only to the pseudo-likelihood, whose curvature is H - P, where P
-    is the prior's precision. The posterior then has curvature ``M' (H - P) M + P``, which is close
-    to ``M' H M`` if the data dominate the prior.
+    The sampled density applies M only to the pseudo-likelihood. Its curvature is H - P, where P is
+    the prior's precision. The posterior then has curvature ``M' (H - P) M + P``, which is close to
+    ``M' H M`` if the data dominate the prior.
     """
     layout = problem.layout
     rows = problem.sample
@@ -300,11 +300,11 @@ def draw_chains(
     """Draw from the posterior by independent chains.
 
     Chains start at draws from the normal approximation with mean `centre` (d,) and precision
-    `hessian` (d, d); its covariance also serves as their metric or as the covariance of their
-    proposals. `sampler` is ``"nuts"`` or ``"exchange"``, and `counts` is (chains, warmup, draws).
-    `sweeps` is the number of Gibbs sweeps, starting from the data, that draw rows in the exchange
-    algorithm; 0 means exact draws. `progress` is called with fractions of the total work, which sum
-    to one.
+    `hessian` (d, d). The covariance of this approximation is also the metric of the chains, or the
+    covariance of their proposals. `sampler` is ``"nuts"`` or ``"exchange"``, and `counts` is
+    (chains, warmup, draws). `sweeps` is the number of Gibbs sweeps, starting from the data, used to
+    draw rows in the exchange algorithm; 0 means exact draws. `progress` is called with fractions of
+    the total work, which sum to one.
     """
     n_chains, warmup, draws = counts
     with serial_blas():
@@ -336,9 +336,9 @@ def _start(
 ) -> np.ndarray:
     """Return the first point of a chain.
 
-    phi is drawn from the normal approximation with mean `centre` (d,) and covariance ``root
-    root'``, where `root` (d, d) is a lower Cholesky factor. The horseshoe's scales start at values
-    close to the size of phi.
+    The coefficients phi are drawn from the normal approximation with mean `centre` (d,) and
+    covariance ``root root'``, where `root` (d, d) is a lower Cholesky factor. The scales of the
+    horseshoe start at values close to the size of phi.
     """
     phi = centre + root @ rng.normal(size=len(centre))
     if not problem.horseshoe:
@@ -361,7 +361,7 @@ def _windows(warmup: int) -> list[int]:
 def _metric(points: np.ndarray) -> np.ndarray:
     """Return the lower Cholesky factor of the shrunk covariance of points (n, size).
 
-    The covariance is shrunk towards 0.001 I, which has the weight of 5 points.
+    The covariance is shrunk towards 0.001 I, which counts as 5 points.
     """
     n = len(points)
     covariance = np.cov(points.T) * (n / (n + 5.0))
@@ -425,8 +425,8 @@ def _tuner(step: float) -> np.ndarray:
     """Return the initial state of the kernel's dual averaging, which tunes the step size.
 
     The elements are the log step, its average, the running error of the acceptance probability, the
-    number of transitions, the value towards which the log step is shrunk (here, the log of ten
-    times the step; Hoffman & Gelman 2014), and the number of divergent transitions.
+    number of transitions, the target of the log step's shrinkage (the log of ten times the initial
+    step; Hoffman & Gelman 2014), and the number of divergent transitions.
     """
     return np.array([np.log(step), np.log(step), 0.0, 0.0, np.log(10.0 * step), 0.0])
 
@@ -437,8 +437,9 @@ def _exchange_chain(
     """Run a chain of the exchange algorithm with normal proposals.
 
     The covariance of the proposals is the inverse of `hessian` times the square of a tuned scale.
-    The arguments are the same as in `draw_chains` and `_start`. With `sweeps`, rows are drawn by
-    Gibbs sweeps that start from the data; otherwise, exactly from a table of all states.
+    The arguments are the same as in `draw_chains` and `_start`. If `sweeps` is positive, rows are
+    drawn by Gibbs sweeps that start from the data. If it is 0, rows are drawn exactly from a table
+    of all states.
     """
     target = replace(problem, enumerate=not sweeps).target()
     stop = stop_flag()

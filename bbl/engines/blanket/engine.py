@@ -42,8 +42,8 @@ class MarkovBlanket(Engine):
     Parameters
     ----------
     iss : float, default 10.0
-        Imaginary sample size: the weight, in rows, of the Dirichlet prior on each probability
-        table. Larger values give networks with more arcs.
+        Imaginary sample size: the weight of the Dirichlet prior on each probability table, in
+        numbers of rows. Larger values lead to networks with more arcs.
 
     Raises
     ------
@@ -54,8 +54,8 @@ class MarkovBlanket(Engine):
     -----
     Networks are scored by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); probability
     tables are estimated by posterior means. If the response has no parents, its distribution is
-    given by the class proportions. Only pairs in the formula can have couplings. With more than 100
-    predictors, only the most informative are used.
+    estimated by the class proportions. Only pairs in the formula can have couplings. If there are
+    more than 100 predictors, only the most informative ones are used.
 
     Examples
     --------
@@ -101,11 +101,11 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of two copies of the codes and the counts in `Families`.
+        """Return the memory, in bytes, of two copies of the codes and of the counts in `Families`.
 
-        Codes have shape (n, M). With S levels in total, the counts have shape (L_i, S) for each
-        variable i, and (L_i, L_j, S) with a parent j; their size is doubled, to allow for parents
-        that are discarded later. `settings` has no effect.
+        Codes have shape (n, M). If S is the total number of levels, the counts have shape (L_i, S)
+        for each variable i, and (L_i, L_j, S) with a parent j. The size of the counts is doubled to
+        allow for parents that are discarded later. `settings` has no effect.
         """
         M = min(layout.m, MAX_PREDICTORS) + 1
         # the M predictors with most levels; one of them represents the response
@@ -125,7 +125,8 @@ class MarkovBlanket(Engine):
     ) -> list[JointFit]:
         """Return a fit of all groups for each imaginary sample size; see `JointTraits`.
 
-        `oof_scores`, `rng` and `start` are unused, because the fit does not depend on another fit.
+        `oof_scores`, `rng` and `start` are not used, because fits are deterministic and do not
+        start from another fit.
         """
         check_memory(
             self.memory(sample.n, layout),
@@ -160,8 +161,8 @@ class MarkovBlanket(Engine):
         """Return the fit at one imaginary `sample_size`.
 
         Variable k > 0 is the predictor ``predictors[k - 1]``. The class score of y is ``ln P(y |
-        parents)`` plus ``ln P(x_i | y, other parent)`` for its children i. Each of these tables has
-        y on its first axis, and up to two predictors on the others. `interacts` is the same as in
+        parents)`` plus ``ln P(x_i | y, other parent)`` for its children i. The first axis of each
+        of these tables is y, and the others are up to two predictors. `interacts` is the same as in
         `climb`.
         """
         parents = climb(families, interacts, sample_size)
@@ -204,8 +205,8 @@ def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.
     """Return the `MAX_PREDICTORS` most informative predictors, in decreasing order.
 
     The criterion is the mutual information with the response, minus its bias under independence,
-    ``(L - 1)(K - 1) / 2n``. This order of variables makes the search independent of the order of
-    columns.
+    ``(L - 1)(K - 1) / 2n``. Sorting the variables in this way makes the search independent of the
+    order of columns.
     """
     information = np.empty(len(n_levels))
     for i, L in enumerate(n_levels):
@@ -221,10 +222,11 @@ def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.
 
 
 def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-    """Return ln P(y | parents), shape (K, L_i, ...); without parents, the log class proportions.
+    """Return ln P(y | parents), shape (K, L_i, ...), or the log class proportions without parents.
 
-    The prior has weight `sample_size`, spread evenly over the levels of the parents, with the class
-    proportions at each. Groups without rows have 0 instead of -inf.
+    The weight `sample_size` of the prior is spread evenly over the levels of the parents. At each
+    level, the prior has the class proportions. The entries of groups without rows are 0 instead of
+    -inf.
     """
     counts = families.count_family(RESPONSE, *parents)
     shares = families.count_family(RESPONSE) / families.weights.sum()

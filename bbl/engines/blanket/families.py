@@ -1,4 +1,4 @@
-"""Families of a Bayesian network: counts, marginal likelihoods and probabilities."""
+"""Families of variables in a Bayesian network: counts, marginal likelihoods and probabilities."""
 
 # A *family* is a variable with its parents, at most two. Variables are the response, number 0, and
 # m predictors, in a fixed order; in total there are M = m + 1, with L_0, L_1, ... levels. `S` is
@@ -17,7 +17,7 @@ __all__ = ["Families"]
 
 
 class Families:
-    """Counts of the rows for each family, and family scores under a Dirichlet prior.
+    """Row counts for each family of variables, and family scores under a Dirichlet prior.
 
     Attributes
     ----------
@@ -50,9 +50,9 @@ class Families:
         return len(self.n_levels)
 
     def count_with_others(self, cells: np.ndarray, n_cells: int) -> np.ndarray:
-        """Return the counts (n_cells, S) of rows for each cell and each level of every variable.
+        """Return the row counts (n_cells, S) for each cell and each level of every variable.
 
-        `cells` (n,) are the cells of the rows, numbered from 0 to `n_cells` - 1.
+        `cells` (n,) contains the cell of each row, numbered from 0 to `n_cells` - 1.
         """
         counts = np.zeros((n_cells, self.blocks[-1]))
         kernel.add_level_counts(self._positions, cells, self.weights, counts)
@@ -73,14 +73,14 @@ class Families:
         return np.add.reduceat(self._alone.gain_by_level(prior), self.blocks[:-1]) - of_all_rows
 
     def scores_with_parents(self, i: int, j: int | None, sample_size: float) -> np.ndarray:
-        """Return the scores (M,) of variable `i` with parents j and k, for every variable k.
+        """Return the scores (M,) of variable `i` with parents `j` and k, for every variable k.
 
-        j may be None. The score is the log probability of the data for variable i given its
-        parents, under Dirichlet priors with the same `sample_size` alpha for every family (BDeu;
-        Heckerman, Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) - lnG(alpha/q + n_b) + sum_a
-        lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q joint levels b of the parents
-        and the levels a of i, with counts n. lnG is the log gamma function. Entries k = i and k = j
-        are meaningless.
+        If `j` is None, k is the only parent. The score is the log probability of the data for
+        variable i given its parents, under Dirichlet priors with the same `sample_size` alpha for
+        every family (BDeu; Heckerman, Geiger & Chickering 1995): ``sum_b [lnG(alpha/q) -
+        lnG(alpha/q + n_b) + sum_a lnG(alpha/(q L_i) + n_ab) - lnG(alpha/(q L_i))]`` over the q
+        joint levels b of the parents and the levels a of i, with counts n. lnG is the log gamma
+        function. The entries for k = i and k = j are not meaningful.
         """
         # (S,): q L_i at each level of k
         n_joint = (
@@ -95,7 +95,7 @@ class Families:
         )
 
     def _parent_gain_by_level(self, j: int | None, sample_size: float) -> np.ndarray:
-        """Return ``lnG(alpha/q + n_b) - lnG(alpha/q)``, summed over j, by level of k (S,)."""
+        """Return ``lnG(alpha/q + n_b) - lnG(alpha/q)`` (S,), summed over j, for each level of k."""
         key = (j, sample_size)
         if key not in self._parent_gains:
             n_joint = (1 if j is None else self.n_levels[j]) * np.repeat(
@@ -106,7 +106,7 @@ class Families:
         return self._parent_gains[key]
 
     def _count_with_parent(self, i: int, j: int | None) -> _FilledCells:
-        """Return the counts (L_i, L_j, S) of i, j and a third variable; (L_i, S) without j."""
+        """Return the counts (L_i, L_j, S) of i, j and any variable, or (L_i, S) if j is None."""
         key = (i, j)
         if key not in self._with_parent:
             n_parent_levels = 1 if j is None else int(self.n_levels[j])
@@ -127,7 +127,7 @@ class Families:
 
 @dataclass(frozen=True)
 class _FilledCells:
-    """The cells with positive counts of a table (..., S).
+    """The cells of a table (..., S) that have positive counts.
 
     With few rows and many levels, most cells are empty.
 

@@ -20,7 +20,9 @@ RESPONSE = 0  # number of the response among the nodes of the network
 
 
 class _Network:
-    """The network during the search; its score is the sum of `scores`.
+    """The network during the search.
+
+    The score of the network is the sum of `scores`.
 
     Attributes
     ----------
@@ -35,7 +37,7 @@ class _Network:
         Entry (k, i) of `scores_without` is its score without its parent k, or -inf if k is not a
         parent.
     is_ancestor : ndarray of bool, shape (M, M)
-        Entry (k, i): whether there is a path from k to i.
+        Entry (k, i) indicates whether there is a path from k to i.
     """
 
     def __init__(self, families: Families, interacts: np.ndarray, sample_size: float):
@@ -105,7 +107,7 @@ class _Network:
 
     @property
     def rounding(self) -> float:
-        """Largest difference in score that counts as a tie for this network; see `TIE`."""
+        """Largest difference in score that is treated as a tie for this network; see `TIE`."""
         return TIE * float(np.abs(self.scores).sum())
 
     def _set_parents(self, i: int, parents: tuple[int, ...]) -> None:
@@ -118,10 +120,10 @@ class _Network:
         self._set_scores_with(i)
 
     def _set_scores_with(self, i: int) -> None:
-        """Set column i of `scores_with`: the scores of variable i with each additional parent.
+        """Set column i of `scores_with` to the scores of variable i with each additional parent.
 
-        Two predictors in a family with the response must interact in the formula, because the
-        family's table becomes a coupling between them.
+        If a family contains the response and two predictors, these predictors must interact in the
+        formula, because the table of the family becomes their coupling.
         """
         parents = self.parents[i]
         column = np.full(len(self.parents), -np.inf)
@@ -143,7 +145,10 @@ class _Network:
         return float(self._scores_with_one_more(i, parents[:-1])[parents[-1]])
 
     def _scores_with_one_more(self, i: int, parents: tuple[int, ...]) -> np.ndarray:
-        """Return the scores (M,) of variable i with `parents`, at most one, and one more parent."""
+        """Return the scores (M,) of variable i with `parents` and each possible additional parent.
+
+        `parents` contains at most one variable.
+        """
         key = (i, parents)
         if key not in self._scores_by_parents:
             parent = parents[0] if parents else None
@@ -156,17 +161,18 @@ class _Network:
 def climb(families: Families, interacts: np.ndarray, sample_size: float) -> list[tuple[int, ...]]:
     """Return the parents of each variable, found by hill climbing from the empty network.
 
-    Each step adds, removes or reverses the arc that increases the score most, until no change
-    increases it. The score is the log probability of all variables under Dirichlet priors (see
-    `Families.scores_with_parents`). Networks that differ only in arc directions may have equal
-    scores; in this case, the arc from the earlier variable is added.
+    Each step adds, removes or reverses the arc for which the score increases most. The search stops
+    when the score cannot be increased further. The score is the log probability of all variables
+    under Dirichlet priors (see `Families.scores_with_parents`). Networks that differ only in the
+    directions of arcs may have equal scores. In this case, the arc from the earlier variable is
+    added.
 
     Parameters
     ----------
     families : Families
     interacts : ndarray of bool, shape (M, M)
-        Whether the model may have a coupling for each pair of predictors; used only for families
-        that contain the response.
+        Whether each pair of predictors may have a coupling. This is only used for families that
+        contain the response.
     sample_size : float
         Imaginary sample size of the priors.
     """

@@ -32,24 +32,24 @@ NO_ERRORS = "stops before its optimum, so standard errors are not available"
 class Boosting(Engine):
     """Fields and couplings estimated by boosting, intended for prediction.
 
-    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables: one for each
-    predictor and one for each of some pairs. All tables start at zero and are updated in rounds. In
-    each round, a small step in each table increases the likelihood: it adds a constant on either
-    side of a cut that divides the levels of its predictor (or of both predictors, for a pair) into
-    two sets, so that levels with similar effects have equal parameters. A table is first updated
-    only if the gain from its best cut is clearly larger than expected by chance, so irrelevant
-    predictors have no parameters. Fields are fitted first, then the most promising pairs. The rows
-    are assigned to five folds. Five models are fitted, each to four of five folds. Each model ends
-    at the round with the lowest log-loss on the remaining fold; the result is the mean of the five
-    models. P(x|y) is not modelled, so row likelihoods and ln Z are not available, and missing
-    values cannot be marginalised.
+    The class scores, ``ln P(y|x)`` up to its normaliser, are a sum of tables, one for each
+    predictor and one for each selected pair. All tables start at zero and are updated in rounds. In
+    each round, a small step in each table increases the likelihood. A cut divides the levels of the
+    predictor (or of both predictors of a pair) into two sets, and the step adds a constant on each
+    side of the cut. Levels with similar effects therefore have equal parameters. A table is first
+    updated only if the gain from its best cut is clearly larger than expected by chance, so
+    irrelevant predictors have no parameters. Fields are fitted first, followed by the most
+    promising pairs. The rows are assigned to five folds, and five models are fitted, each to four
+    of the folds. For each model, the round with the lowest log-loss on the remaining fold is used.
+    The result is the mean of the five models. P(x|y) is not modelled, so row likelihoods and ln Z
+    are not available, and missing values cannot be marginalised.
 
     Parameters
     ----------
     rate : float, default 0.2
         Step size, as a fraction of a Newton step. Smaller steps require more rounds.
     pairs : int, optional
-        Number of pairs that each model selects from the formula; by default the number of
+        Number of pairs that each model selects from the formula. The default is the number of
         predictors.
 
     Raises
@@ -59,11 +59,11 @@ class Boosting(Engine):
 
     Notes
     -----
-    Boosting of additive logistic models by Newton steps is due to Friedman, Hastie & Tibshirani
-    (2000, Annals of Statistics 28); adding pairs to fields, and selecting them by their best cuts,
-    is due to Lou, Caruana, Gehrke & Hooker (2013, KDD). The levels of a pair are cut in the order
-    of their fields. Pairs with more than 4096 cells are left out; with more than 45 predictors,
-    pairs of predictors with small fields are left out too.
+    Friedman, Hastie & Tibshirani (2000, Annals of Statistics 28) introduced the boosting of
+    additive logistic models by Newton steps. Lou, Caruana, Gehrke & Hooker (2013, KDD) introduced
+    pairs that are added to the fields and selected by their best cuts. The levels of a pair are cut
+    in the order of their fields. Pairs with more than 4096 cells are not used. With more than 45
+    predictors, pairs of predictors with small fields are not used either.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class Boosting(Engine):
 
     @property
     def stops_early(self) -> bool:
-        """Whether fits stop before the optimum: always True for this engine."""
+        """Whether fits stop before reaching the optimum, which is always True for this engine."""
         return True
 
     @classmethod
@@ -101,7 +101,7 @@ class Boosting(Engine):
         return super().refusals() | dict.fromkeys(NEED_ERRORS, f"method={cls.name!r} {NO_ERRORS}")
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of codes in two orders, fold weights and pair tables.
+        """Return the memory, in bytes, for the codes in two orders, fold weights and pair tables.
 
         The codes have shape (m, n). `settings` has no effect.
         """
@@ -124,8 +124,8 @@ class Boosting(Engine):
         """Return the fit of all groups; see `JointTraits`.
 
         `rng` is used to assign the rows to folds and to draw the cuts of the first rounds.
-        `values`, `oof_scores` and `start` are unused, because no option is tuned and the fit starts
-        from equal scores.
+        `values`, `oof_scores` and `start` are not used, because the engine has no tuned option and
+        fits start from equal scores.
         """
         check_memory(
             self.memory(sample.n, layout),
@@ -187,9 +187,9 @@ class Boosting(Engine):
 
 
 def _in_columns_of_layout(model: BoostedModel, columns: np.ndarray) -> BoostedModel:
-    """Return a model of sorted columns with tables in the order of the layout.
+    """Convert a model of sorted columns to a model with tables in the order of the layout.
 
-    `columns` (m,) are the positions of the sorted columns.
+    `columns` (m,) contains the positions of the sorted columns.
     """
     tables = []
     for predictors, table in model.tables:
@@ -204,11 +204,11 @@ def _in_columns_of_layout(model: BoostedModel, columns: np.ndarray) -> BoostedMo
 def _mean_scores(
     models: list[BoostedModel], layout: Layout, log_shares: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the class scores averaged over models, as parameters, constants and row scores.
+    """Return class scores averaged over models, as parameters, constants and row scores.
 
-    The parameters are (G, size), the constants (G,), the scores (G, n). `log_shares` (G,) are the
-    log class proportions over all rows, and `codes` (m, n) are the levels of the rows. The last
-    array returned is a mask (size,) of the parameters that occur in a table.
+    The shapes are (G, size), (G,) and (G, n). `log_shares` (G,) contains the log class proportions
+    over all rows, and `codes` (m, n) contains the levels of the rows. The fourth array returned is
+    a mask (size,) of the parameters that occur in a table.
     """
     theta = np.zeros((len(log_shares), layout.size))
     constant = log_shares.copy()

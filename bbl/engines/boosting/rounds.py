@@ -34,7 +34,7 @@ MAX_PAIR_PREDICTORS = 45  # pairs are compared among this many predictors with t
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows that a model is fitted to, as described at the top of the module."""
+    """The rows used to fit a model, as described at the top of the module."""
 
     codes: np.ndarray
     n_levels: np.ndarray
@@ -45,17 +45,17 @@ class Rows:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """A boosted model, with class scores equal to log class proportions plus entries of tables.
+    """A boosted model, whose class scores are log class proportions plus table entries.
 
     Attributes
     ----------
     tables : list of (tuple of int, ndarray)
-        The predictor, or the pair of predictors, with the class scores (G, L_i) or (G, L_i, L_j) of
-        its levels.
+        Each predictor or pair of predictors, with the class scores (G, L_i) or (G, L_i, L_j) of its
+        levels.
     rounds : int
         Number of rounds.
     converged : bool
-        Whether the model ended before `MAX_ROUNDS`.
+        Whether fitting stopped before `MAX_ROUNDS`.
     """
 
     tables: list[tuple[tuple[int, ...], np.ndarray]]
@@ -118,18 +118,18 @@ def boost(
 
 
 class _Steps:
-    """Kernel calls for the rows of a model.
+    """Calls of the compiled kernel for the rows of a model.
 
     Attributes
     ----------
     codes : ndarray of int32, shape (m, n)
-        Levels of the rows, in the order along which pairs are cut.
+        Levels of the rows, in the order used for cutting pairs.
     boosted : BoostedRows
         The rows in the kernel's format.
     p : ndarray, shape (n, G)
         Group probabilities of the rows, updated in every step.
     entry : float
-        Gain required for the first cut of a table. For an uninformative cut, (G - 1) / G times the
+        Gain required for the first cut of a table. If a cut is uninformative, (G - 1) / G times its
         gain has approximately a chi-square distribution with G - 1 degrees of freedom.
     """
 
@@ -174,7 +174,7 @@ class _Steps:
         )
 
     def gains(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the gain (pairs,) from the best cuts of each pair."""
+        """Return the gain (pairs,) that the best cuts of each pair achieve."""
         gains = np.empty(len(pairs))
         kernel.pair_gains(self.boosted, self.codes, self.rows.n_levels, pairs, RIDGE, LEAST, gains)
         return gains
@@ -211,8 +211,8 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
 def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Rows) -> np.ndarray:
     """Return those `pairs` (pairs, 2) that have tables of moderate size and large fields.
 
-    They contain at most `MAX_PAIR_PREDICTORS` predictors: those whose `fields`, m tables (L_i, G),
-    vary most over the training rows.
+    At most `MAX_PAIR_PREDICTORS` predictors are used, namely those with `fields` that vary most
+    over the training rows. `fields` contains m tables (L_i, G).
     """
     n_levels = rows.n_levels[pairs]
     pairs = pairs[(n_levels.min(axis=1, initial=2) > 1) & (n_levels.prod(axis=1) <= MAX_CELLS)]
@@ -227,7 +227,7 @@ def _pairs_of_large_fields(pairs: np.ndarray, fields: list[np.ndarray], rows: Ro
 
 
 def _rank_levels(table: np.ndarray) -> np.ndarray:
-    """Return the ranks of a table's levels along the direction of largest variation.
+    """Rank the levels of a table along the direction of the largest variation of its scores.
 
     `table` (L, G) contains the class scores.
     """

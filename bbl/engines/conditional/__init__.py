@@ -1,1 +1,1 @@
-"""The engine that maximises the conditional likelihood."""
+"""The engine `Conditional`, which maximises the conditional likelihood."""

@@ -1,7 +1,8 @@
 """Numeric codings of predictor levels for the conditional likelihood.
 
-The *features* of a level are the numbers that represent it: indicators for nominal predictors; one
-equally spaced score (linear) or an indicator for each threshold (cumulative) for ordered ones.
+The *features* of a level are the numbers that represent it. Nominal predictors have an indicator
+for each level. Ordered predictors have one equally spaced score (linear) or an indicator for each
+threshold (cumulative).
 """
 
 # L levels have d features; m predictors have F features in all, in the order of predictors. A
@@ -27,18 +28,18 @@ CODINGS = get_args(LevelCoding)
 
 @dataclass(frozen=True)
 class Coding:
-    """The features of all predictors' levels.
+    """The features of the levels of all predictors.
 
     Attributes
     ----------
     n_levels : ndarray, shape (m,)
         Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
-        Features of each predictor's levels; None represents the identity, an indicator for each
-        level. For a numeric predictor, the features of the codes 0 and 1.
+        Features of each predictor's levels. None represents the identity matrix, i.e. an indicator
+        for each level. For a numeric predictor, the features of the codes 0 and 1.
     numbers : ndarray, shape (m, 2), or None
-        Mean and standard deviation of each numeric predictor; see `Layout`. Its feature is the
-        number of standard deviations from the mean.
+        Mean and standard deviation of each numeric predictor; see `Layout`. The feature of a
+        numeric predictor is its number of standard deviations from the mean.
     """
 
     n_levels: np.ndarray
@@ -55,7 +56,7 @@ class Coding:
 
     @cached_property
     def columns(self) -> list[slice]:
-        """The columns of each predictor among the F features."""
+        """The column range of each predictor among the F features."""
         ends = np.cumsum(self.widths).tolist()
         return [
             slice(end - width, end) for end, width in zip(ends, self.widths.tolist(), strict=True)
@@ -70,8 +71,8 @@ class Coding:
         """Return the layout of fields and couplings of contrasts, with the terms of `layout`.
 
         A nominal predictor has L_i - 1 contrasts, and any other predictor has one for each feature.
-        Contrasts replace the non-reference levels, so the layout has one level more than there are
-        contrasts.
+        Contrasts replace the non-reference levels, so each predictor has one level more in this
+        layout than it has contrasts.
         """
         pairs = zip(self.widths, self.features, strict=True)
         return Layout(
@@ -104,7 +105,7 @@ class Coding:
         return (codes - mean) / sd
 
     def feature_means(self, level_shares: list[np.ndarray]) -> np.ndarray:
-        """Return the means (F,) of all features, given the predictors' level proportions."""
+        """Return the means (F,) of all features, given the level proportions of the predictors."""
         pairs = zip(level_shares, self.features, strict=True)
         return np.concatenate(
             [shares if features is None else shares @ features for shares, features in pairs]
@@ -116,9 +117,9 @@ class Coding:
         return values if features is None else values @ features.T
 
     def differences(self, predictors: Sequence[int], slopes: np.ndarray) -> np.ndarray:
-        """Return values at the non-reference levels minus those at the reference levels.
+        """Return the values at the non-reference levels minus the values at the reference levels.
 
-        `slopes` (..., sum of d_i) are the slopes of the predictors' features, in the order of
+        `slopes` (..., sum of d_i) contains the slopes of the predictors' features, in the order of
         `predictors`. The result has shape (..., sum of L_i - 1).
         """
         if not len(predictors):
@@ -153,10 +154,10 @@ class Coding:
     def uncorrelated_contrasts(self, i: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return contrasts that span predictor i's features, and their variances (r,).
 
-        The r contrasts, an array (L_i - 1, r), are the values at the non-reference levels minus the
-        value at the reference level. They are uncorrelated over the rows and orthonormal in the
-        kernel: their values V (L_i, r) at all levels satisfy ``V V' = F F'``, with F (L_i, d_i) the
-        centred features. `shares` (L_i,) are the proportions of the levels.
+        The r contrasts (L_i - 1, r) are the values at the non-reference levels minus the value at
+        the reference level. They are uncorrelated over the rows and orthonormal in the kernel, i.e.
+        their values V (L_i, r) at all levels satisfy ``V V' = F F'``, where F (L_i, d_i) contains
+        the centred features. `shares` (L_i,) contains the proportions of the levels.
         """
         features = self.features[i]
         L = len(shares)
@@ -180,14 +181,15 @@ class Coding:
 
 
 def coding_of(layout: Layout, ordered: str) -> Coding:
-    """Return the coding for a layout: `ordered` for ordered predictors, indicators for others.
+    """Return the coding for a layout, which uses `ordered` for ordered predictors.
 
-    `ordered` is "nominal", "linear" or "cumulative". `layout.n_ordered` (m,) is the number of each
-    predictor's ordered levels, which come first; with fewer than three, all codings are equivalent.
-    The distance between the first and the last ordered level is that of two levels of a nominal
-    predictor, so every coding treats predictors with two levels in the same way. A level after the
-    ordered ones represents missing values: it has an indicator, at the same distance from the first
-    and the last level. The feature of a numeric predictor is its standardised value.
+    `ordered` is "nominal", "linear" or "cumulative"; other predictors have indicators.
+    `layout.n_ordered` (m,) is the number of ordered levels of each predictor, which come first. If
+    there are fewer than three, all codings are equivalent. The first and the last ordered level
+    have the same distance as two levels of a nominal predictor, so predictors with two levels are
+    treated in the same way by all codings. A level after the ordered levels represents missing
+    values. It has an indicator, and the same distance from the first and the last level. The
+    feature of a numeric predictor is its standardised value.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)

@@ -13,29 +13,29 @@ __all__ = ["coefficient_covariance"]
 def coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, ridge: float, intercept_penalty: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance of all coefficients, and which of them are determined by the data.
+    """Return the covariance of all coefficients, and a mask of those determined by the data.
 
-    Each of the K groups has an intercept, in column 0, and `size` parameters. The covariance is
-    ``H^-1 I H^-1`` for deviations from the mean over groups, where I is the multinomial information
-    about the weights of the r basis functions and the constant, and H is I plus the penalties.
+    Each of the K groups has an intercept (column 0) and `size` parameters. The covariance is ``H^-1
+    I H^-1`` for deviations from the mean over groups, where I is the multinomial information matrix
+    of the weights of the r basis functions and of the constant, and H is I plus the penalties.
 
     Parameters
     ----------
     basis : Basis
-        The basis of the fit; `functions` (n, r) are its r functions at the n distinct training
-        rows.
+        The basis of the fit. Its `functions` (n, r) are the values of the r basis functions at the
+        n distinct training rows.
     p : ndarray, shape (n, K)
         Fitted probabilities of the groups.
     weights : ndarray, shape (n,)
         Number of observations of each row.
     ridge, intercept_penalty : float
-        Penalties on function weights and on intercepts, per observation.
+        Penalties per observation on the function weights and on the intercepts.
 
     Returns
     -------
     covariance : ndarray, shape (K, 1 + size, K, 1 + size)
     is_determined : ndarray of bool, shape (1 + size,)
-        Whether a coefficient is determined by the data rather than by the penalty.
+        Whether each coefficient is determined by the data rather than by the penalty.
     """
     from scipy.linalg import cho_factor, cho_solve
 

@@ -1,7 +1,7 @@
 """Fit P(group | row) for K groups at once, in a basis of the kernel or by minibatches of rows.
 
-The log-odds f lie in the function space of the kernel in `bbl.engines.conditional.kernel` and are
-penalised by their squared norm.
+The log-odds f are functions in the space of the kernel in `bbl.engines.conditional.kernel`. Their
+squared norm is penalised.
 """
 
 # A sum of ``k(x_p, .)`` over selected rows x_p equals a table of fields for each predictor and a
@@ -50,7 +50,7 @@ HARMLESS = 1e-5  # gradients up to this change probabilities in the fifth decima
 
 
 class Tolerance(NamedTuple):
-    """Stopping rule of a fit, which ends as soon as one of the criteria is met.
+    """Stopping rule of a fit, which stops as soon as one of the criteria is met.
 
     Attributes
     ----------
@@ -83,9 +83,9 @@ class Solution(NamedTuple):
         Weights of the r basis functions in each group.
     offset : ndarray, shape (K,)
     temperature : float
-        Factor T of the fixed scores; 1 if there are none.
+        Factor T of the fixed scores; 1 without fixed scores.
     loss : float
-        Log-loss on the rows, without the penalty.
+        Log-loss on the fitted rows, excluding the penalty.
     gradient : float
         Largest component of the gradient in scaled parameters.
     evaluations : int
@@ -93,7 +93,8 @@ class Solution(NamedTuple):
     converged : bool
         Whether the gradient is at most ten times the tolerance, or at most 1e-5.
     unknowns : ndarray, shape (K r + K + 1,)
-        Weights, group by group, offsets and ln T: a warm start for the next fit.
+        Weights (group by group), offsets and ln T, which can be used as a warm start for the next
+        fit.
     """
 
     weights: np.ndarray
@@ -118,8 +119,8 @@ def solve(
     """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T.
 
     The mean is weighted. f_y is the sum of the basis functions, each multiplied by its weight in
-    group y. ``|f|^2`` is the sum of squares of all weights (r, K), because the functions are
-    orthonormal in the kernel's space.
+    group y. The functions are orthonormal in the kernel's space, so ``|f|^2`` is the sum of squares
+    of all weights (r, K).
 
     Parameters
     ----------
@@ -130,10 +131,11 @@ def solve(
     group_weights : ndarray, shape (n, K)
         Weight of each group at each row.
     ridges : sequence of float
-        Penalties in decreasing order; each fit starts from the previous one. ``inf`` leaves f out.
+        Penalties in decreasing order. Each fit starts from the previous one. With ``inf``, f is
+        omitted.
     scores : ndarray, shape (n, K), optional
-        Fixed out-of-fold class scores s. Without them, T is 1. With them, the penalty on offsets
-        and ln T has the weight of one observation, as in `bbl.stats.calibration`.
+        Fixed out-of-fold class scores s. If given, the penalty on offsets and ln T has the weight
+        of one observation, as in `bbl.stats.calibration`. Otherwise, T is 1.
     tolerance : Tolerance
     start : ndarray, shape (K r + K + 1,), optional
         The ``unknowns`` of an earlier solution.
@@ -200,9 +202,9 @@ def solve(
 
 
 def bound_scores(scores: np.ndarray) -> np.ndarray:
-    """Return class scores (n, K), raised where they are over 50 below the highest in their row.
+    """Return class scores (n, K) that are at most 50 below the highest score in their row.
 
-    Scores of -inf become finite.
+    Lower scores, including -inf, are raised to this bound.
     """
     return np.maximum(scores, scores.max(axis=1, keepdims=True) - SCORE_RANGE)
 
@@ -222,9 +224,10 @@ def fit_minibatches(
     """Minimise the objective of `solve` with T = 1 by Nesterov's method on shuffled minibatches.
 
     For each batch, residuals are summed over the pairs of levels that occur in its rows, without
-    forming an array of all products of indicators. Half the kernel's largest eigenvalue bounds the
-    curvature of the loss. The initial step is the inverse of that eigenvalue, or of 2 `ridge` if
-    that is larger, and it decreases linearly to zero. Couplings are in single precision.
+    forming an array of all products of indicators. The curvature of the loss is at most half the
+    largest eigenvalue of the kernel. The initial step is the inverse of this eigenvalue, or of 2
+    `ridge` if that is larger, and it decreases linearly to zero. Couplings are computed in single
+    precision.
 
     Parameters
     ----------
@@ -238,7 +241,7 @@ def fit_minibatches(
     tau : float
         Weight of couplings relative to fields.
     ridge : float
-        Penalty on f; ``inf`` leaves f and the offsets at 0.
+        Penalty on f. With ``inf``, f and the offsets remain 0.
     epochs : int
         Number of passes over the rows.
     rng : Generator
@@ -248,7 +251,7 @@ def fit_minibatches(
     Returns
     -------
     JointFit
-        Its loss is the mean over the last epoch, where each row's loss is evaluated when the row is
+        Its loss is the mean over the last epoch. The loss of each row is evaluated when the row is
         visited.
     """
     n = len(codes)
@@ -311,15 +314,16 @@ def _velocity_decay_steps(
 ) -> float:
     """Return the number d of steps over which the velocity decays; momentum is 1 - 1/d.
 
-    The number d is inversely proportional to the fraction of the group indicators' variance that
-    the fixed scores leave unexplained: ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``,
-    between 10 and 40, where p are the probabilities given by the scores. The more the scores
-    explain, the smaller the signal in each batch, and the more steps the average should include.
+    The number d is ``10 (1 - sum_k share_k^2) / (1 - mean sum_k p_k^2)``, limited to values between
+    10 and 40, where p are the probabilities computed from the fixed scores. It is inversely
+    proportional to the fraction of the group indicators' variance that the scores do not explain.
+    If the scores explain more, the signal in each batch is smaller, and the average should include
+    more steps.
 
     Parameters
     ----------
     scores : ndarray, shape (n, K) or (0, K)
-        Fixed class scores; if it has no rows, d is 10, its minimum.
+        Fixed class scores. If there are none, d has its minimum value, 10.
     y : ndarray of int, shape (n,)
         Groups.
     row_shares : ndarray, shape (n,)

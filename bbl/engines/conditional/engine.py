@@ -70,9 +70,9 @@ class Conditional(Engine):
     All groups are fitted jointly by minimising ``-mean ln P(y|x) + ridge/2 |f|^2``. Up to its
     normaliser, ``ln P(y|x)`` is ``T s_y(x) + b_y + f_y(x)``, where `f` is linear in centred level
     indicators and in products of indicators of interacting predictors. The objective is convex.
-    Numeric predictors are regressors: standardised numbers take the place of indicators, also in
-    products with themselves (``u:u``). Only differences between groups are identified. P(x|y) is
-    not modelled, so row likelihoods and ln Z are not available, and missing values cannot be
+    Numeric predictors are regressors. Their standardised values are used instead of indicators,
+    also in squares (``u:u``). Only differences between groups are identified. P(x|y) is not
+    modelled, so row likelihoods and ln Z are not available, and missing values cannot be
     marginalised.
 
     Parameters
@@ -80,18 +80,18 @@ class Conditional(Engine):
     ridge : float or "firth", optional
         Penalty on f. The default is 1e-3 for up to 5,000 rows and 5 / n for more, so that the
         penalty becomes negligible as the number of rows increases. With real-valued weights, n is
-        the effective number of rows. With ``inf``, f is left out, so that a `start` is only
+        the effective number of rows. With ``inf``, f is omitted, and the scores of `start` are only
         calibrated. With 0, the likelihood is maximised, as in logistic and multinomial regression,
-        and standard errors and tests are available; the parameters of the first group are then
+        and standard errors and tests are available. The parameters of the first group are then
         zero, and all others are log odds ratios relative to this group. "firth" maximises the
         likelihood times the square root of the determinant of its Fisher information (Firth 1993,
-        Biometrika 80), with the same parameters, standard errors and tests; estimates are finite
-        even if groups are separated, and less biased in small samples.
+        Biometrika 80), with the same parameters, standard errors and tests. Its estimates are
+        finite even if groups are separated, and less biased in small samples.
     scale : float or "cv", default 0.5
         Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None
-        Class scores s: 0, or the scores from a pseudo-likelihood fit. These scores are computed out
-        of fold when f is fitted, because in-sample scores would overfit and leave f nothing to
+        Class scores s, which are 0 or come from a pseudo-likelihood fit. Out-of-fold scores are
+        used when f is fitted, because in-sample scores would overfit and leave nothing for f to
         explain.
     lambda_ : float or "cv", default "cv"
         Penalty of the pseudo-likelihood fit. Its `prior_count` is 1.
@@ -101,7 +101,7 @@ class Conditional(Engine):
     early_stopping : bool, default False
         Whether to stop before the optimum, which may improve predictions that would otherwise be
         overconfident. With up to 5,000 distinct rows, the ridge decreases from about 0.1 to `ridge`
-        by factors of 10, with few steps at each value; with more rows, the fit ends after the
+        by factors of 10, with few steps at each value. With more rows, the fit stops after the
         minibatches.
     ordered : {"nominal", "linear", "cumulative", "cv"}, default "nominal"
         Coding of ordered predictors with three or more levels. "nominal": one parameter for each
@@ -206,7 +206,7 @@ class Conditional(Engine):
 
     @property
     def cumulative(self) -> bool:
-        """Whether the parameters belong to cumulative logits instead of class scores."""
+        """Whether the parameters define cumulative logits instead of class scores."""
         return self.logits == "cumulative"
 
     @property
@@ -242,9 +242,9 @@ class Conditional(Engine):
                 )
 
     def _check_unpenalised(self) -> None:
-        """Raise an OptionError for options that only have an effect through the penalty.
+        """Raise an OptionError for options that require a penalty to have an effect.
 
-        With ``scale=0``, the penalty removes the couplings.
+        For example, ``scale=0`` removes the couplings by means of the penalty.
         """
         for name, is_given, advice in (
             ("start", self.start is not None, "start=None"),
@@ -265,32 +265,33 @@ class Conditional(Engine):
 
     @property
     def firth(self) -> bool:
-        """Whether the penalty is Firth's: half the log determinant of the information."""
+        """Whether Firth's penalty is used, which is half the log determinant of the information."""
         return self.ridge == "firth"
 
     @property
     def _ridge(self) -> float:
-        """The ridge as a number: 0 with Firth's penalty; the default for few rows if not given."""
+        """The ridge as a number: 0 with Firth's penalty; by default, the value for few rows."""
         if self.ridge is None:
             return RIDGE
         return 0.0 if isinstance(self.ridge, str) else self.ridge
 
     @property
     def penalised(self) -> bool:
-        """Whether a ridge shrinks the estimates, so that single groups have no standard errors.
+        """Whether a ridge shrinks the estimates.
 
-        Firth's penalty does not count, because it corrects bias and allows tests of the estimates.
+        Single groups then have no standard errors. Firth's penalty is not included, because it
+        corrects bias and allows tests of the estimates.
         """
         return self._ridge > 0.0
 
     @property
     def has_profiles(self) -> bool:
-        """Whether a penalised likelihood can be profiled: only with Firth's penalty."""
+        """Whether profile likelihoods are available, which requires Firth's penalty."""
         return self.firth
 
     @property
     def has_design_errors(self) -> bool:
-        """Whether standard errors account for a sampling design: only for the plain likelihood."""
+        """Whether standard errors account for a sampling design: only without a penalty."""
         return self.has_tests and not self.firth
 
     def ridge_of(self, total: float) -> float:
@@ -310,7 +311,7 @@ class Conditional(Engine):
         return self.early_stopping
 
     def variants(self) -> tuple[Engine, ...]:
-        """Return the engines to compare: one for each scale and coding to be tried."""
+        """Return the engines to compare, one for each scale and coding."""
         scales = SCALES if self.scale == "cv" else (self.scale,)
         codings = CODINGS if self.ordered == "cv" else (self.ordered,)
         logits = LOGITS if self.logits == "cv" else (self.logits,)
@@ -322,10 +323,11 @@ class Conditional(Engine):
         )
 
     def for_response(self, response: Factor) -> Engine:
-        """Return the engine for this response.
+        """Return the engine adapted to this response.
 
-        With two groups, all logits are equivalent, so ``logits="cv"`` becomes "nominal". Raises a
-        LevelError if the logits need an ordered response and the response is not ordered.
+        With two groups, all logits are equivalent, so ``logits="cv"`` becomes "nominal". A
+        LevelError is raised if the logits require an ordered response and the response is not
+        ordered.
         """
         if self.logits == "nominal":
             return self
@@ -372,9 +374,9 @@ class Conditional(Engine):
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine for the `start` and the penalties to try, or None without a start.
+        """Return the engine for the `start` and the penalties to compare, or None without a start.
 
-        The penalties are None if that engine's penalty is already set.
+        The penalties are None if the penalty of this engine is already set.
         """
         if self.start is None:
             return None
@@ -383,9 +385,9 @@ class Conditional(Engine):
         return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the bytes needed to fit n distinct rows.
+        """Return the memory, in bytes, of a fit to `n` distinct rows.
 
-        For more than `ROWS` rows, this is the memory for a single group.
+        If `n` exceeds `ROWS`, this is the memory for a single group.
         """
         rank = min(n, RANK)  # of the basis
         # 8 bytes each: four arrays (n, r) of functions, two (n, F) of features, three (r, r)
@@ -436,7 +438,7 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if group differences of `n` rows have no standard errors."""
+        """Raise an OptionError if group differences have no standard errors with `n` rows."""
         cause = (
             "it refines a generative fit, whose uncertainty is not available here"
             if self.start is not None
@@ -471,8 +473,8 @@ class Conditional(Engine):
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the covariance of the difference between two groups' function weights.
 
-        The rows are distinct and sorted, with level `codes` (n, m), `weights` (n,), the numbers of
-        observations, and `p` (n, K), the fitted probabilities of the groups.
+        The rows must be distinct and sorted. `codes` (n, m) contains their levels, `weights` (n,)
+        their numbers of observations, and `p` (n, K) the fitted probabilities of the groups.
 
         Returns
         -------
@@ -480,7 +482,7 @@ class Conditional(Engine):
         tables : ndarray, shape (r, layout.size)
             Fields and couplings of each of the r basis functions, in the reference gauge.
         determined : ndarray of bool, shape (layout.size,)
-            Whether a parameter is determined by the data rather than by the penalty.
+            Whether each parameter is determined by the data rather than by the penalty.
         """
         rank = min(len(codes), RANK)
         K = p.shape[1]
@@ -507,7 +509,7 @@ class Conditional(Engine):
     def coefficients(
         self, codes: np.ndarray, weights: np.ndarray, p: np.ndarray, layout: Layout
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the covariance of all coefficients, and which of them are determined by the data.
+        """Return the covariance of all coefficients, and a mask of those determined by the data.
 
         `codes`, `weights` and `p` are the same as in `difference`. See `coefficient_covariance`.
         """
@@ -541,8 +543,8 @@ class Conditional(Engine):
     ) -> list[JointFit]:
         """Return one fit of all groups for each ridge in `values`, or for the engine's own ridge.
 
-        Penalised fits use `oof_scores` as an offset (None: 0). Unpenalised fits begin at `start`
-        (K, 1 + size; None: 0). See `JointTraits`.
+        Penalised fits use `oof_scores` as an offset, which is 0 for None. Unpenalised fits start at
+        `start` (K, 1 + size), or at 0 if it is None. See `JointTraits`.
         """
         if isinstance(self.scale, str):
             raise OptionError(
@@ -618,11 +620,11 @@ class Conditional(Engine):
     def maximum(
         self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None = None
     ) -> ConditionalInfluence | OrdinalInfluence:
-        """Return the influence of rows on the maximum of the likelihood without a ridge.
+        """Return the influence of rows on the maximum likelihood estimate.
 
-        The engine's own ridge is ignored; Firth's penalty is applied if the engine has it. The
-        `maximum` attribute of the result contains the estimate. The iteration begins at the
-        coefficients `start` (K, 1 + size) if given.
+        The engine's ridge is ignored, but Firth's penalty is applied if the engine uses it. The
+        attribute `maximum` of the result contains the estimate. The iteration starts at the
+        coefficients `start` (K, 1 + size) if they are given.
         """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(
@@ -643,7 +645,7 @@ class Conditional(Engine):
     ) -> JointFit:
         """Return the fit without a penalty.
 
-        Parameters are differences from those of the first group that has rows.
+        Parameters are differences from the first group that has rows.
         """
         # coefficients (K, 1 + size): intercepts first
         influence = self.maximum(sample, layout, K, start)
@@ -662,7 +664,7 @@ class Conditional(Engine):
         )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return a function for out-of-fold class scores; None if folds cannot share a basis."""
+        """Return a function for out-of-fold class scores, or None if folds cannot share a basis."""
         if (
             self.firth
             or sample.n > ROWS

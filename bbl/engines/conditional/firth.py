@@ -1,4 +1,4 @@
-"""Firth's penalised likelihood of P(group | row), the likelihood times Jeffreys' prior."""
+"""Firth's penalised likelihood of P(group | row): the likelihood times Jeffreys' prior."""
 
 # The penalised log-likelihood is the log-likelihood plus half the log determinant of the Fisher
 # information. Its maximum is finite even if groups are separated, and its bias is of smaller order
@@ -29,17 +29,17 @@ LIMIT_TOLERANCE = 1e-9  # relative error of a profile limit
 class FirthLikelihood(Likelihood):
     """The mean of ln P(group | row) plus ``ln det I / (2 W)``, an `Objective` for Newton's method.
 
-    I is the Fisher information of all rows, with total weight W, about the coefficients of all
-    `columns`.
+    I is the Fisher information matrix of the coefficients of all `columns`, summed over the rows. W
+    is the total weight of the rows.
 
     Parameters
     ----------
     Z, shares : ndarrays
-        As in `Likelihood`.
+        The arguments of `Likelihood`.
     total : float
         Total weight W of the rows.
     columns : ndarray of bool, shape (p,)
-        Linearly independent columns of the design; the information is about their coefficients.
+        Linearly independent columns of the design, which determine the information matrix.
     fixed : ndarray, shape (k - 1, p), optional
         Values of coefficients that are held fixed; nan for coefficients to be estimated.
     """
@@ -76,7 +76,7 @@ class FirthLikelihood(Likelihood):
         return log_likelihood + 0.5 * float(log_determinant) / self.total
 
     def _leverages(self) -> np.ndarray:
-        """Return ``z_n' (I^-1)_ab z_n`` (n, k - 1, k - 1), for groups a and b after the first."""
+        """Return ``z_n' (I^-1)_ab z_n`` (n, k - 1, k - 1) for groups a and b after the first."""
         Z = self.Z[:, self.columns]
         k = len(self.free)
         r = Z.shape[1]
@@ -107,7 +107,7 @@ class FirthLikelihood(Likelihood):
     def curvatures(self) -> list[np.ndarray]:
         """Return the information of the rows, including the weights that the penalty adds.
 
-        In a saturated model, the penalty adds half an observation to each cell, and the result is
+        In a saturated model, the penalty adds half an observation to each cell. The result is then
         minus the Hessian.
         """
         k = self.shares.shape[1]
@@ -119,7 +119,7 @@ class FirthLikelihood(Likelihood):
 def maximise_firth(likelihood: FirthLikelihood, start: np.ndarray) -> Maximum:
     """Maximise the penalised likelihood, starting at the coefficients `start` (k - 1, p).
 
-    If the information is singular there, the iteration starts at 0.
+    If the information is singular at `start`, the iteration starts at 0.
     """
     theta = start[likelihood.free]
     if not np.isfinite(likelihood.value(theta)):
@@ -138,7 +138,7 @@ class ProfileInterval:
     statistic : float
         Twice the decrease of the penalised log-likelihood when the coefficient is set to 0.
     lower, upper : float
-        Values at which that decrease reaches the requested quantile.
+        Values of the coefficient at which the decrease reaches the requested quantile.
     """
 
     statistic: float
@@ -179,7 +179,7 @@ class FirthProfile:
     def ratio(self, fixed: np.ndarray, start: np.ndarray | None = None) -> tuple[float, np.ndarray]:
         """Return twice the decrease of the penalised log-likelihood, and all coefficients.
 
-        Coefficients are held at their values in `fixed`, which is nan for free coefficients; both
+        Coefficients are held at their values in `fixed`, where nan marks free coefficients. Both
         arrays have shape (k - 1, p).
         """
         likelihood = FirthLikelihood(self.Z, self.shares, self.total, self.columns, fixed)
@@ -197,7 +197,7 @@ class FirthProfile:
         error = float(self.errors[group, column])
 
         def loss_from(start: np.ndarray) -> Callable[[float], float]:
-            """Return the loss as a function of the value, with warm starts."""
+            """Return the loss as a function of the coefficient, with warm starts."""
             last = start
 
             def loss(value: float) -> float:
@@ -219,7 +219,7 @@ class FirthProfile:
 def _cross(loss: Callable[[float], float], estimate: float, step: float, quantile: float) -> float:
     """Return the point at which a loss that increases away from `estimate` reaches `quantile`.
 
-    The search proceeds in the direction of `step`; the result is infinite if the loss remains below
+    The search proceeds in the direction of `step`. The result is infinite if the loss remains below
     the quantile.
     """
     from scipy.optimize import brentq

@@ -1,4 +1,4 @@
-"""Conditional fits to the training rows of each fold, with one kernel basis for all folds."""
+"""Conditional fits to the training rows of each fold, with a common kernel basis for all folds."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ RIDGE_RATIO = 10.0  # ratio of successive ridges of the path
 def group_weights(
     distinct_row: np.ndarray, n: int, y: np.ndarray, weights: np.ndarray, K: int
 ) -> np.ndarray:
-    """Return the weight of each group at each of n distinct rows, shape (n, K).
+    """Return the weights (n, K) of the groups at n distinct rows.
 
-    `distinct_row`, `y` and `weights`, each (N,), give the index of the distinct row, the group and
-    the weight of each of N rows.
+    For each of N rows, `distinct_row`, `y` and `weights` (N,) contain the index of the distinct
+    row, the group and the weight.
     """
     out = np.zeros((n, K))
     np.add.at(out, (distinct_row, y), weights)
@@ -49,7 +49,7 @@ def group_weights(
 
 
 def falling_ridges(ridge: float) -> list[float]:
-    """Return a decreasing path of ridges that ends at `ridge`, for early stopping.
+    """Return a decreasing sequence of ridges that ends at `ridge`, for early stopping.
 
     Examples
     --------
@@ -68,14 +68,14 @@ def falling_ridges(ridge: float) -> list[float]:
 class HeldOut:
     """Out-of-fold class scores from conditional fits to the training rows of each fold.
 
-    All fits share the kernel basis of all rows, which depends only on the predictors. A fit starts
-    from the same fold's earlier fit with the nearest ridge; with early stopping, from the fit with
-    the next larger ridge on the path.
+    All fits use the kernel basis of all rows, which depends only on the predictors. Each fit starts
+    from the earlier fit to the same fold with the nearest ridge. With early stopping, it starts
+    from the fit with the next larger ridge in the sequence.
 
     Parameters
     ----------
     sample : Sample
-        All rows, for training and validation; n of them are distinct.
+        All training and validation rows, of which n are distinct.
     layout : Layout
     K : int
         Number of groups.
@@ -85,8 +85,8 @@ class HeldOut:
     Attributes
     ----------
     codes : ndarray, shape (n, m)
-        The distinct rows, one fold after the other, so that a fold's training set leaves out entire
-        panels of rows.
+        The distinct rows, one fold after the other. The training set of a fold therefore excludes
+        entire panels of rows.
     distinct_row : ndarray of intp
         Index of the distinct row for each row of the sample.
     fold_weights : list of ndarrays, shape (n, K)
@@ -94,14 +94,15 @@ class HeldOut:
     weights : ndarray, shape (n,)
         Total weights of the distinct rows over all folds.
     bases : dict of tuple to Basis
-        Keyed by the kernel's options: the scale and the coding of ordered predictors.
+        Kernel bases. The keys are the kernel's options, i.e. the scale and the coding of ordered
+        predictors.
     panels : dict of tuple to Panels
-        The functions of the most recent basis, shared by all folds; in single precision with early
-        stopping.
+        The functions of the most recent basis, which are shared by all folds. With early stopping,
+        they are in single precision.
     fits : dict of tuple to list of Solution
-        Fits of all folds, keyed by the kernel's options and the ridge. With early stopping, which
-        is the same for all engines compared, these fits are reused; otherwise they are starting
-        points for later fits.
+        Fits of all folds. The keys are the kernel's options and the ridge. With early stopping,
+        which is the same for all compared engines, these fits are reused. Otherwise, later fits
+        start from them.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
@@ -132,7 +133,7 @@ class HeldOut:
         exactly: bool = False,
         workers: int = 1,
     ) -> np.ndarray:
-        """Return the class scores (N, K) of the N validation rows, one fold after the other.
+        """Return the class scores (N, K) of the N validation rows, fold by fold.
 
         Parameters
         ----------
@@ -143,7 +144,7 @@ class HeldOut:
         rows : sequence of ndarrays of int
             Positions of each fold's validation rows in the sample.
         exactly : bool, default False
-            Whether the fits must be precise enough for calibration rather than only for comparison.
+            Whether fits must be precise enough for calibration, and not only for comparison.
         workers : int, default 1
             Number of folds fitted in parallel.
         """
@@ -204,7 +205,7 @@ class HeldOut:
     ) -> np.ndarray:
         """Return the log probabilities (N, K) of the validation rows with ordered logits.
 
-        `options` are the kernel's; the other arguments are the same as in `__call__`.
+        `options` contains the kernel's options. The other arguments are the same as in `__call__`.
         """
         functions = self.bases[options].functions
         starts = self.ordinal_fits.get((options, logits), [None] * len(self.fold_weights))
@@ -276,7 +277,9 @@ class HeldOut:
 
 
 def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
-    """Return an order of n rows by the first fold that holds them out; rows in all folds come last.
+    """Return an order of n rows by the first fold that holds them out.
+
+    Rows that are never held out come last.
 
     `fold_weights` contains, for each fold, the training weights (n, K) of the groups at the rows.
     """
@@ -305,8 +308,9 @@ def _fit_fold(
 ) -> Solution:
     """Return the fit to a fold's training rows.
 
-    `weights` (n, K) contains the weight of each group at each distinct row, zero for held-out rows.
-    `start` contains the parameters of an earlier fit, used as starting values, or is None.
+    `weights` (n, K) contains the weight of each group at each distinct row, which is zero for
+    held-out rows. `start` contains the starting values, which are the parameters of an earlier fit,
+    or is None.
     """
     # there is only one ridge
     return solve(functions, spectrum, weights, [ridge], None, tolerance, start)[0]

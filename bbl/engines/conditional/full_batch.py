@@ -1,4 +1,4 @@
-"""Conditional likelihood on all rows at once: objective, gradient and L-BFGS."""
+"""Maximise the conditional likelihood on all rows at once by L-BFGS."""
 
 # Letters: n rows, m predictors, C couplings, K groups. R counts the contrasts of all predictors: of
 # the levels of nominal predictors (R = D without others), or of the features of ordered levels.
@@ -34,13 +34,13 @@ ROUNDING = 1e-6
 
 
 class FullBatch:
-    """``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` on all rows, with gradient.
+    """The objective ``-mean ln softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` on all rows.
 
     The unknowns are the fields of the R contrasts of predictor levels, the couplings of pairs of
     contrasts, and the offsets b, each for K groups, followed by ln T. A predictor's contrasts are
     orthonormal in the kernel and uncorrelated over the rows. The norm of f is the norm of the
-    vector of fields and couplings. Scaled unknowns are unknowns divided by the attribute `scale`,
-    the approximate inverse square root of their curvature.
+    vector of fields and couplings. *Scaled* unknowns are unknowns divided by the attribute `scale`,
+    which approximates the inverse square root of their curvature.
 
     Parameters
     ----------
@@ -53,35 +53,35 @@ class FullBatch:
     tau : float
         Weight of couplings relative to fields.
     ridge : float
-        Penalty on f; ``inf`` keeps f at 0.
+        Penalty on f. With ``inf``, f remains 0.
     offset_penalty : float
         Penalty on the offsets b and on ln T.
     scores : ndarray, shape (n, K), optional
-        Fixed class scores s; T is 1 without them.
+        Fixed class scores s. Without them, T is 1.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of ordered predictors.
 
     Attributes
     ----------
     fits_f, ridge : bool, float
-        Whether the ridge is finite, and the ridge (0 if it is infinite, because f then stays at 0
-        without a penalty).
+        Whether the ridge is finite, and the value of the ridge. The value is 0 for an infinite
+        ridge, because f is then 0 and needs no penalty.
     means : ndarray, shape (D,)
         Proportions of the non-reference levels.
     kernel_factors : (float, float)
         Factors of fields and couplings in the kernel.
     basis : sparse array, shape (D, R)
-        Values of the contrasts at the non-reference levels; maps parameters of contrasts to the
-        reference gauge.
+        Values of the contrasts at the non-reference levels. This matrix maps parameters of
+        contrasts to the reference gauge.
     inverse : sparse array, shape (R, D)
         The inverse map, by least squares.
     level_cells, contrast_cells : pairs of ndarrays of int, shape (C,)
-        The two levels (out of D), or the two contrasts (out of R), of each coupling. C may differ
-        between the two.
+        The two levels (out of D), or the two contrasts (out of R), of each coupling. The number C
+        of couplings may differ between levels and contrasts.
     climber : Climber
-        The kernel. It holds the evaluation point in the reference gauge: fields `h` (D, K),
-        couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,), whose sum is the score of
-        the row of reference levels.
+        The compiled kernel. It stores the evaluation point in the reference gauge: fields `h` (D,
+        K), couplings `J` (D, D, K), and offsets `b` and `shift`, each (K,). The sum of the offsets
+        is the score of the row of reference levels.
     residual_sums : tuple of ndarrays, shapes (D, D, K), (D, K) and (K,)
         Sums of residuals over pairs of levels, over levels and over all rows, at the last
         evaluation. A residual is the fitted probability minus the group indicator, multiplied by
@@ -149,7 +149,7 @@ class FullBatch:
         self.loss = np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns, approximate inverse roots of the curvatures.
+        """Return the units of the unknowns, which are approximate inverse roots of the curvatures.
 
         `variance` (R,) is the variance of each contrast over the rows. In the curvature P (1 - P),
         each probability P is approximated by 1 / K.
@@ -181,7 +181,7 @@ class FullBatch:
     def _scatter(
         self, couplings: np.ndarray, positions: tuple[np.ndarray, np.ndarray], side: int
     ) -> np.ndarray:
-        """Return tables (side, side, K) with `couplings` (C, K) at `positions`, zero elsewhere.
+        """Return tables (side, side, K) with `couplings` (C, K) at `positions` and zeros elsewhere.
 
         `positions` is a pair of arrays (C,).
         """
@@ -194,8 +194,8 @@ class FullBatch:
     ) -> np.ndarray:
         """Return the scaled unknowns as a vector (inverse of `tables`).
 
-        `theta` (K, layout.size) contains fields and couplings, `constant` (K,) the constants, and
-        `temperature` is T.
+        `theta` (K, layout.size) contains the fields and couplings, `constant` (K,) the constants,
+        and `temperature` the factor T.
         """
         D = self.layout.D
         m = self.means
@@ -252,7 +252,7 @@ class FullBatch:
     def __call__(self, unknowns: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the objective at scaled unknowns and its gradient.
 
-        Also sets `loss` and increments `evaluations`.
+        This also sets `loss` and increments `evaluations`.
         """
         K = self.K
         m = self.means
@@ -304,10 +304,10 @@ class FullBatch:
     def minimise(self, x: np.ndarray, tolerance: float, rounds: int) -> np.ndarray:
         """Minimise the objective by L-BFGS from `x` and return the scaled unknowns.
 
-        The iteration ends when no component of the gradient exceeds `tolerance`, after `rounds`
-        steps, or when the line search finds no step. Near the minimum, the objective changes by
-        less than single precision can resolve, so steps are assessed by slopes, as in the
-        approximate Wolfe conditions of Hager & Zhang (2005).
+        The iteration stops when no component of the gradient exceeds `tolerance`, after `rounds`
+        steps, or when the line search does not find a step. Near the minimum, changes of the
+        objective are too small for single precision. Steps are therefore assessed by their slopes,
+        as in the approximate Wolfe conditions of Hager & Zhang (2005).
         """
         curvature_pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=MAX_CURVATURE_PAIRS)
         value, gradient = self(x)
@@ -330,9 +330,10 @@ class FullBatch:
     ) -> tuple[float, np.ndarray, np.ndarray] | None:
         """Return the objective, gradient and displacement of a step along `direction`, or None.
 
-        The step ends where the slope is small enough; None means that no step was found. `value`
-        and `gradient` are evaluated at `x`. The step length is doubled until it is too long, then
-        bisected between `low`, which is too short, and `high`, which is too long.
+        The step ends at a point where the slope is small enough. The result is None if no step was
+        found. `value` and `gradient` are evaluated at `x`. The step length is doubled until it is
+        too long, and then bisected between `low`, which is too short, and `high`, which is too
+        long.
         """
         slope = float(gradient @ direction)
         step = 1.0
@@ -382,5 +383,5 @@ def _direction(
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:
-    """Return the inverse (r, L - 1) of contrasts (L - 1, r), or a pseudo-inverse if r < L - 1."""
+    """Return the inverse (r, L - 1) of contrasts (L - 1, r), or the pseudo-inverse if r < L - 1."""
     return np.linalg.inv(values) if values.shape[0] == values.shape[1] else np.linalg.pinv(values)

@@ -1,4 +1,4 @@
-"""Fisher information at the maximum of P(group | row), and the influence of rows on it."""
+"""Fisher information at the maximum of P(group | row), and the influence of rows on the maximum."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class ConditionalInfluence(MaximumInfluence):
 
     Each of K groups has 1 + size coefficients, an intercept and the parameters of the layout; all
     are zero in the reference group. A row with score u changes the estimate by ``I^-1 u / W``,
-    where I is the Fisher information of one observation and W the total weight of the rows. The
+    where I is the Fisher information of one observation and W is the total weight of the rows. The
     covariance of the estimate is ``I^-1 / W``. The *basis* consists of the estimated coefficients.
-    All others are held fixed, because the data do not determine any more coefficients.
+    All other coefficients are held fixed, because they cannot be estimated in addition.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class ConditionalInfluence(MaximumInfluence):
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
         """Return P(group | row), shape (n, K), for a design (n, 1 + size).
 
-        Groups without rows have probability zero.
+        The probability of groups without rows is zero.
         """
         groups = self.maximum.groups
         coefficients = self.maximum.coefficients
@@ -82,7 +82,7 @@ class ConditionalInfluence(MaximumInfluence):
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """Inverse (r, r) of the information of one observation about the basis."""
+        """Inverse (r, r) of the information matrix of one observation for the basis."""
         groups = self.maximum.groups
         with serial_blas():
             Z = design(self._codes, self.layout)
@@ -94,7 +94,7 @@ class ConditionalInfluence(MaximumInfluence):
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients; 0 outside the basis."""
+        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, 0 outside the basis."""
         shape = self.coefficients.shape
         basis = self.maximum.basis.ravel()
         check_memory(
@@ -106,7 +106,7 @@ class ConditionalInfluence(MaximumInfluence):
         return self._raw(self._raw(out, axis=1), axis=3)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
+        """Return the covariance (1 + size, 1 + size) of differences between groups `a` and `b`."""
         # group and column of each coefficient in the basis; in the difference, it has a plus sign
         # in group a and a minus sign in group b
         group, column = np.nonzero(self.maximum.basis)
@@ -116,7 +116,7 @@ class ConditionalInfluence(MaximumInfluence):
         return self._raw(self._raw(out, axis=0), axis=1)
 
     def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
-        """Return the influence on one Newton step from `coefficients` (K, 1 + size).
+        """Return the influence of rows on one Newton step from `coefficients` (K, 1 + size).
 
         The coefficients may be the estimate of a smaller model. The basis consists of those
         linearly independent columns of the design that have information at these coefficients.
@@ -140,8 +140,9 @@ class ConditionalInfluence(MaximumInfluence):
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
         """Return statistics, lower and upper limits (3, size) from Firth's profile likelihood.
 
-        They refer to the parameters of group `a` minus group `b`. At the limits, twice the decrease
-        of the penalised log-likelihood is `quantile`. Parameters that are not identified are nan.
+        They are for the differences between the parameters of groups `a` and `b`. At the limits,
+        twice the decrease of the penalised log-likelihood is equal to `quantile`. Parameters that
+        are not identified are nan.
         """
         out = np.full((3, self.layout.size), np.nan)
         groups = [b, *(g for g in self.maximum.groups.tolist() if g != b)]
@@ -159,7 +160,8 @@ class ConditionalInfluence(MaximumInfluence):
     def _scaled_design(self) -> tuple[np.ndarray, np.ndarray]:
         """Return a design (n, 1 + size) and the factors (1 + size,) of its coefficients.
 
-        The coefficients are those of unscaled numeric predictors times the factors.
+        The coefficients are equal to the coefficients of unscaled numeric predictors times the
+        factors.
         """
         if self.layout.numbers is None:
             return design(self._codes, self.layout), np.ones(1 + self.layout.size)
@@ -169,7 +171,7 @@ class ConditionalInfluence(MaximumInfluence):
         return design(self._codes, layout), 1.0 / scale.diagonal()
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
-        """Return twice the decrease of Firth's penalised log-likelihood without some parameters.
+        """Return twice the decrease of Firth's penalised log-likelihood after dropping parameters.
 
         The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information
         matrix still covers all parameters, so the decrease is non-negative and does not depend on
@@ -188,9 +190,9 @@ class ConditionalInfluence(MaximumInfluence):
             return profile.ratio(fixed)[0]
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients.
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients.
 
-        `rows` contains level codes (n, m) and the groups as `response` (n,).
+        `rows` contains the level codes (n, m), and the groups as `response` (n,).
         """
         residual = self._residuals(rows)
         return residual[:, :, None] * raw_design(rows.codes, self.layout)[:, None, :]
@@ -203,9 +205,9 @@ class ConditionalInfluence(MaximumInfluence):
         return residual
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows on coefficients, times `total`.
+        """Return the influences (n, K, 1 + size) of rows on coefficients, multiplied by `total`.
 
-        The rows must have a response. Coefficients outside the basis have zero influence.
+        The rows must have a response. The influence on coefficients outside the basis is zero.
         """
         scores = self._residuals(rows)[:, :, None] * design(rows.codes, self.layout)[:, None, :]
         basis = self.maximum.basis

@@ -1,4 +1,4 @@
-"""The kernel of fields and couplings, a basis of its functions, and their parameter tables."""
+"""The kernel of fields and couplings, a basis of its functions, and tables of their parameters."""
 
 # The kernel is ``k(x, x') = (g / a + tau g2 / b) / (1 + tau)`` with ``g = sum_i g_i``. Here g_i is
 # the inner product of predictor i's centred level features in x and x' (indicators, or the features
@@ -37,8 +37,8 @@ class Kernel:
     Attributes
     ----------
     layout : Layout
-        Interacting pairs (`pairs` (P, 2); `complete` if all pairs interact), and the positions of
-        parameters in a flat vector.
+        The interacting pairs and the positions of parameters in a flat vector. `pairs` has shape
+        (P, 2), and `complete` is True if all pairs interact.
     coding : Coding
         The features of levels. ``columns[i]`` is predictor i's slice among the F features;
         `is_nominal` is True if all features are indicators.
@@ -54,7 +54,7 @@ class Kernel:
     scale: tuple[float, float]
 
     def __call__(self, rows: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Return the kernel values k(x, x_p), an array (n, r).
+        """Return the kernel values k(x, x_p), shape (n, r).
 
         `rows` (n, F) contains the features of x, and `points` (r, F) the centred features of x_p.
         """
@@ -103,11 +103,11 @@ class Basis:
     points : ndarray, shape (r, F)
         Centred features of the selected training rows x_p, one for each function.
     mix : ndarray, shape (r, r)
-        The functions at x are ``k(x, x_p) @ mix``.
+        Matrix that defines the functions: their values at x are ``k(x, x_p) @ mix``.
     spectrum : ndarray, shape (r,)
         Weighted mean square of each function.
     functions : ndarray, shape (n, r)
-        The functions at the training rows; Fortran-contiguous.
+        Values of the functions at the training rows, in Fortran order.
     """
 
     kernel: Kernel
@@ -117,7 +117,7 @@ class Basis:
     functions: np.ndarray
 
     def __call__(self, codes: np.ndarray) -> np.ndarray:
-        """Return the values of the functions at encoded rows (n, m), an array (n, r)."""
+        """Return the values (n, r) of the functions at encoded rows (n, m)."""
         out = np.empty((len(codes), len(self.spectrum)))
         for first in range(0, len(codes), CHUNK):
             rows = self.kernel.coding.row_features(codes[first : first + CHUNK])
@@ -154,7 +154,7 @@ def _kernel_means(
 ) -> tuple[float, float]:
     """Return the means a and b of g(x, x) and g2(x, x) over encoded rows x (n, m).
 
-    `share` (n,) contains the rows' fractions of the total weight, and `means` (F,) the means of all
+    `share` (n,) contains each row's fraction of the total weight, and `means` (F,) the means of all
     features.
     """
     a = b = 0.0
@@ -167,7 +167,7 @@ def _kernel_means(
 
 
 def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
-    """Return the factors of g and g2 in the kernel that make the mean of k(x, x) equal to 1.
+    """Return the factors of g and g2 in the kernel, for which the mean of k(x, x) is 1.
 
     `a` and `b` are the means of g(x, x) and g2(x, x), and `tau` is the weight of g2 relative to g.
     Without interactions, b and the factor of g2 are 0.
@@ -180,10 +180,10 @@ def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
 def shares_and_factors(
     codes: np.ndarray, row_shares: np.ndarray, layout: Layout, coding: Coding, tau: float
 ) -> tuple[list[np.ndarray], tuple[float, float]]:
-    """Return the proportions (L_i,) of each predictor's levels, and the kernel's factors.
+    """Return the proportions (L_i,) of each predictor's levels, and the factors in the kernel.
 
-    `row_shares` (n,) contains the fractions of the total weight in the rows `codes` (n, m). The
-    factors are described in `_kernel_scale`.
+    `row_shares` (n,) contains the fraction of the total weight in each of the rows `codes` (n, m).
+    The factors are described in `_kernel_scale`.
     """
     level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
     means = _kernel_means(codes, row_shares, coding.feature_means(level_shares), layout, coding)
@@ -200,8 +200,8 @@ def make_basis(
 ) -> Basis:
     """Return a basis of the kernel, from a pivoted Cholesky factorisation over the rows.
 
-    The next pivot is the row with the largest weighted residual: the part of its k(x, x) that the
-    factor does not yet explain. Kernel columns are computed for blocks of rows with large
+    The next pivot is the row with the largest weighted residual, i.e. the part of k(x, x) that the
+    factor does not explain yet. Kernel columns are computed for blocks of rows with large
     residuals.
 
     Parameters
@@ -213,8 +213,8 @@ def make_basis(
     tau : float
         Weight of couplings relative to fields.
     rank : int
-        Maximum number of functions. If there are fewer levels and pairs of levels, the basis spans
-        the kernel exactly.
+        Maximum number of functions. If the number of levels and pairs of levels is smaller, the
+        basis spans the kernel exactly.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of ordered predictors.
     """
@@ -281,8 +281,8 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
     """Return the fields, couplings and constants of the K functions ``basis(x) @ weights``.
 
     `weights` has shape (r, K). Fields and couplings (K, layout.size) are in the reference gauge:
-    zero at the first level of each predictor. The constants (K,) are the functions at the row of
-    reference levels.
+    zero at the first level of each predictor. The constants (K,) are the values of the functions at
+    the row of reference levels.
     """
     layout = basis.kernel.layout
     coding = basis.kernel.coding
@@ -321,9 +321,7 @@ def to_tables(basis: Basis, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 
 def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    """Return ``sum_p alpha_kp P_pa Q_pb`` as an array (K, d, q), from `alpha` (K, r), P (r, d) and
-    Q (r, q).
-    """
+    """Return ``sum_p alpha_kp P_pa Q_pb`` (K, d, q), given alpha (K, r), P (r, d) and Q (r, q)."""
     out = np.empty((len(alpha), P.shape[1], Q.shape[1]))
     at_once = max(1, PRODUCTS_AT_ONCE // max(P.size, 1))  # functions k
     for first in range(0, len(alpha), at_once):
@@ -335,19 +333,20 @@ def _products_of_features(alpha: np.ndarray, P: np.ndarray, Q: np.ndarray) -> np
 
 
 def determined(basis: Basis, tables: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return whether the training rows, rather than the penalty, determine each parameter.
+    """Return whether each parameter is determined by the training rows rather than by the penalty.
 
-    Each parameter is the inner product of f with an element of the kernel's space whose squared
-    norm is known. The basis functions are orthonormal in that space, so the sum of squares of a
-    column of `tables` is the squared norm of the element's projection onto the span of the rows. A
-    parameter is determined if the element equals its projection. If a combination of the functions
-    is constant over all rows, it is confounded with the offset, which is hardly penalised, so the
-    parameters in this combination are not determined.
+    Each parameter is the inner product of f with an element of the kernel's space, and the squared
+    norm of this element is known. The basis functions are orthonormal in that space, so the sum of
+    squares of a column of `tables` is the squared norm of the element's projection onto the span of
+    the rows. A parameter is determined by the rows if the element equals its projection. If a
+    combination of the functions is constant over all rows, it is confounded with the offset, which
+    has almost no penalty. The parameters in such a combination are therefore not determined.
 
     Let s_a be the squared distance between the features of level a and the reference level, and d_j
     the squared distance between predictor j's reference features and their means. The squared norm
-    for a field is ``s_a (scale[0] + scale[1] sum_j d_j)``, where j runs over the predictors that
-    interact with the field's own, and the squared norm for a coupling is ``scale[1] s_a s_b``.
+    for a field is ``s_a (scale[0] + scale[1] sum_j d_j)``, where the sum is over the predictors j
+    that interact with the field's predictor. The squared norm for a coupling is ``scale[1] s_a
+    s_b``.
 
     Parameters
     ----------

@@ -33,9 +33,10 @@ def raw_design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Return ``sum_n w_n (diag(p_n) - p_n p_n') kron z_n z_n'`` for the `free` coefficients.
 
-    These are coefficients of groups after the first. `Z` (n, c) contains z_n, `p` (n, k) the
+    These are coefficients of all groups except the first. `Z` (n, c) contains z_n, `p` (n, k) the
     probabilities of the groups, `weights` (n,) w_n, and `free` (k - 1, c) marks the coefficients to
-    include. The result is a square matrix with a row for each included coefficient, group by group.
+    include. The result is a square matrix with one row for each included coefficient, group by
+    group.
     """
     # positions of each group's free coefficients in the result: starts[a] .. stops[a]
     stops = np.cumsum(free.sum(axis=1))
@@ -62,8 +63,8 @@ class Likelihood(Objective):
     Z : ndarray, shape (n, p)
         Design.
     shares : ndarray, shape (n, k)
-        Fraction of the total weight in each cell. Only groups with rows are included, the reference
-        group first.
+        Fraction of the total weight in each cell. Only groups with rows are included, and the
+        reference group is the first.
     support : ndarray of bool, shape (n, k)
         Cells with positive probability.
     free : ndarray of bool, shape (k - 1, p)
@@ -78,7 +79,7 @@ class Likelihood(Objective):
     p : ndarray, shape (n, k)
         Group probabilities at the last argument of `value`.
     log_likelihood : float
-        Mean log-likelihood at the same point.
+        Mean log-likelihood at the last argument of `value`.
     """
 
     def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
@@ -90,7 +91,9 @@ class Likelihood(Objective):
         self.observed = shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p) of groups after the first, given the free ones."""
+        """Return the coefficients (k - 1, p) of groups after the first, given the free
+        coefficients.
+        """
         out = np.zeros(self.free.shape)
         out[self.free] = theta
         return out

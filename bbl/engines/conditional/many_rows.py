@@ -1,4 +1,4 @@
-"""Conditional fits with too many rows for a kernel basis: minibatches, then L-BFGS on all rows."""
+"""Conditional fits to many rows, by minibatches followed by L-BFGS on all rows."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def fit_many_rows(
 ) -> list[JointFit]:
     """Fit all K groups at each of `ridges`, from the largest to the smallest.
 
-    The first fit starts with minibatches and each later fit starts from the previous one; L-BFGS
-    follows. With ``early_stopping``, every fit consists of minibatches only. Minibatches have one
-    parameter per level. If ordered predictors have a different coding, a short L-BFGS follows the
-    minibatches even with ``early_stopping``.
+    The first fit starts with minibatches, and each later fit starts from the previous fit. All fits
+    are completed by L-BFGS. With ``early_stopping``, however, every fit consists of minibatches
+    only. Minibatches have one parameter per level. If ordered predictors have a different coding, a
+    few steps of L-BFGS follow the minibatches even with ``early_stopping``.
 
     Parameters
     ----------
     engine : Conditional
-        The engine; all its options are used, except the ridge.
+        The engine, whose options except the ridge are used.
     sample : Sample
     layout : Layout
     K : int

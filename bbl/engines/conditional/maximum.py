@@ -49,8 +49,8 @@ class ConditionalMaximum:
         Groups with rows; the first is the reference group.
     coefficients : ndarray, shape (K, 1 + size)
         Intercept, fields and couplings of each group, relative to the reference group; zero for
-        groups without rows. If the maximum is only reached in a limit, the point is one at which
-        cells off the face have a probability of at most exp(-40).
+        groups without rows. If the likelihood reaches its maximum only in a limit, these are
+        coefficients at which cells off the face have a probability of at most exp(-40).
     value : float
         Mean log-likelihood per observation, without Firth's penalty.
     norm : float
@@ -58,16 +58,16 @@ class ConditionalMaximum:
     n_iter : int
         Number of Newton steps.
     basis : ndarray of bool, shape (K, 1 + size)
-        The estimated coefficients, as many as the cells on the face determine; all others are held
-        fixed.
+        The estimated coefficients. Their number is the number that the cells on the face determine.
+        All other coefficients are held fixed.
     flat : ndarray, shape (K, 1 + size, d)
         Directions, in linearly independent columns of the design, that do not change probabilities
-        on the face. The likelihood may increase along them indefinitely.
+        on the face. The likelihood may increase along these directions indefinitely.
     columns : ndarray of bool, shape (1 + size,)
         Linearly independent columns that span the design; their number is its rank.
     aliased : ndarray of bool, shape (1 + size,)
-        Columns of the design that are linearly dependent on others: for levels that never occur
-        together, or for redundant terms.
+        Columns of the design that depend linearly on other columns, because levels never occur
+        together or because terms are redundant.
     occurs : ndarray of bool, shape (1 + size,)
         Whether the levels of each coefficient occur together in at least one row.
     n_rows : int
@@ -96,7 +96,7 @@ class ConditionalMaximum:
 
     @property
     def reported(self) -> np.ndarray:
-        """The groups that have their own parameters."""
+        """The groups with parameters of their own."""
         return self.groups
 
     @property
@@ -107,9 +107,9 @@ class ConditionalMaximum:
     def rank(self, g: int) -> int:
         """Return the degrees of freedom of the parameters of group `g`.
 
-        This is the rank of the design, or 0 for the reference group and groups without rows.
-        Coefficients without a finite maximum are counted because they increase the likelihood;
-        levels that never occur and redundant terms are not counted.
+        This is the rank of the design; it is 0 for the reference group and for groups without rows.
+        Coefficients without a finite maximum are counted because they increase the likelihood.
+        Levels that never occur and redundant terms are not counted.
         """
         return int(self.columns.sum()) if g in self.groups[1:] else 0
 
@@ -119,7 +119,7 @@ class ConditionalMaximum:
         return self.norm <= HARMLESS
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of the identified differences of group `a` minus group `b`."""
+        """Return a mask (1 + size,) of the identified differences between groups `a` and `b`."""
         if a not in self.groups or b not in self.groups:
             return np.zeros(self.coefficients.shape[1], dtype=bool)
         return ~self.aliased & (
@@ -128,7 +128,7 @@ class ConditionalMaximum:
 
 
 class _Table:
-    """The design of the distinct rows, with p = 1 + size columns, and their weights in k groups.
+    """The design of the distinct rows, with p = 1 + size columns, and the row weights in k groups.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class _Table:
     ----------
     codes : ndarray, shape (n, m)
     counts : ndarray, shape (n, k)
-        Weight of each cell. All groups have rows.
+        Weight of each cell. All groups must have rows.
     layout : Layout
     start : ndarray, shape (k, p)
         Initial coefficients of the iteration.
@@ -168,9 +168,9 @@ class _Table:
             )
 
     def find_separation(self) -> Separation | None:
-        """Return the separation found by a linear programme.
+        """Find the separation by a linear programme.
 
-        Returns None if the programme is too large or fails.
+        The result is None if the programme is too large or fails.
         """
         # size of the programme: cells times columns
         n_entries = self.counts.size * int(self.columns.sum())
@@ -187,7 +187,7 @@ class _Table:
         return separation._replace(direction=direction)
 
     def maximise_on_face(self, support: np.ndarray) -> _Face:
-        """Maximise the likelihood of the cells on the face, marked by `support` (n, k)."""
+        """Maximise the likelihood of the cells on the face, which `support` (n, k) marks."""
         free, flat = self._free_and_flat(support)
         likelihood = Likelihood(self.Z, self.shares, support, free)
         start = self.start[1:] - self.start[0]
@@ -210,8 +210,8 @@ class _Table:
         """Return the free coefficients (k - 1, p) and flat directions (k - 1, p, d).
 
         Both are computed from the null space of an information matrix on the support (n, k). The
-        null space is the same for all positive probabilities, so all cells of a row are given the
-        same probability.
+        null space does not depend on the probabilities if they are positive, so all cells of a row
+        are assigned the same probability.
         """
         k = self.counts.shape[1]
         p = self.Z.shape[1]
@@ -239,16 +239,16 @@ class _Table:
 
 @dataclass(frozen=True)
 class _Face:
-    """The maximum of the likelihood of the cells on the face, those with positive probability.
+    """The maximum of the likelihood of the cells on the face, i.e. with positive probability.
 
     Attributes
     ----------
     likelihood : Likelihood
-        Evaluated at the maximum; ``curvatures()[0]`` is the information about its `free`
-        coefficients.
+        The likelihood, evaluated at the maximum. ``curvatures()[0]`` is the information matrix of
+        its `free` coefficients.
     maximum : Maximum
-        The point `theta`, a vector of the free coefficients, the objective, the norm of its
-        gradient, and the number of steps.
+        The free coefficients `theta` as a vector, the objective, the norm of its gradient, and the
+        number of steps.
     flat : ndarray, shape (k - 1, p, d)
         Directions that do not change probabilities on the face.
     """
@@ -258,7 +258,7 @@ class _Face:
     flat: np.ndarray
 
     def is_certain(self, layout: Layout) -> bool:
-        """Return whether it is certain at this point that the likelihood has a finite maximum.
+        """Return whether the likelihood is certain to have a finite maximum.
 
         See `existence.is_certain`.
         """
@@ -286,9 +286,9 @@ class _Face:
     def to_limit(self, separation: Separation) -> np.ndarray:
         """Return the coefficients (k, p) at a point close to the limit.
 
-        Coefficients are relative to the first group. The point lies in the direction of separation
-        from the maximum on the face, where cells off the face have a probability of at most
-        exp(-40).
+        Coefficients are relative to the first group. Starting from the maximum on the face, the
+        point lies in the direction of separation. At this point, cells off the face have a
+        probability of at most exp(-40).
         """
         coefficients = np.zeros(separation.direction.shape)
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
@@ -317,8 +317,8 @@ def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a mask (p,) of a basis of a design's columns (n, p), and a mask of dependent columns.
 
     All columns that are independent of the others are in the basis. If there are at least as many
-    rows as columns, a Cholesky factor of Z'Z quickly shows whether all columns are independent;
-    otherwise a QR factorisation with pivoting finds the rank.
+    rows as columns, a Cholesky factor of Z'Z quickly shows whether all columns are independent. If
+    not, the rank is computed by a QR factorisation with pivoting.
     """
     from scipy.linalg import lapack, qr, solve_triangular
 
@@ -348,7 +348,7 @@ def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def leading_columns(Z: np.ndarray, order: np.ndarray) -> np.ndarray:
     """Return a mask (p,) of columns that form a basis of the column space of a design (n, p).
 
-    Columns that come first in `order` are preferred.
+    Columns that are earlier in `order` are preferred.
     """
     columns = np.zeros(Z.shape[1], dtype=bool)
     basis = np.zeros((len(Z), 0))  # orthonormal
@@ -374,8 +374,8 @@ def find_maximum(
     """Maximise the likelihood or, with `firth`, Firth's penalised likelihood.
 
     `codes` (n, m) contains the distinct rows, and `weights` (n, K) their weights in each group. The
-    iteration begins at the coefficients `start` (K, 1 + size), for example from a fit with
-    different weights; by default, at 0.
+    iteration starts at the coefficients `start` (K, 1 + size), which may be from a fit with
+    different weights. By default, it starts at 0.
     """
     groups = np.flatnonzero(weights.sum(axis=0) > 0.0)
     n = len(codes)

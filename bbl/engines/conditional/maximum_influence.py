@@ -1,4 +1,4 @@
-"""Influence of rows on the maximum of P(group | row), for nominal and ordered responses."""
+"""Influence of rows on the maximum of P(group | row) for nominal and ordered responses."""
 
 from __future__ import annotations
 
@@ -55,8 +55,9 @@ class MaximumInfluence(JointInfluence):
         self._counts = counts
 
     def _raw(self, values: np.ndarray, axis: int) -> np.ndarray:
-        """Convert values from the design's coefficients along `axis` to those of unscaled
-        predictors.
+        """Convert values along `axis` to coefficients of unscaled numeric predictors.
+
+        Before the conversion, the values refer to the coefficients of the design.
         """
         if self._to_raw is None:
             return values
@@ -79,7 +80,7 @@ class MaximumInfluence(JointInfluence):
     def flat(self) -> np.ndarray:
         """Directions (K, 1 + size, d) that do not change the fit.
 
-        They are due to separated rows, aliased columns and absent groups.
+        Such directions result from separated rows, aliased columns and absent groups.
         """
         is_free = np.tile(self.maximum.aliased, (len(self.coefficients), 1))  # (K, 1 + size)
         # groups without rows
@@ -89,13 +90,13 @@ class MaximumInfluence(JointInfluence):
 
     @property
     def unbounded(self) -> set[tuple[int, int]]:
-        """Levels, as (predictor, code), of parameters that diverge because rows are separated."""
+        """Levels, as (predictor, code), with parameters that diverge because rows are separated."""
         return self.layout.levels_of(
             (np.abs(self.maximum.flat[:, 1:]) > ZERO_LOADING).any(axis=(0, 2))
         )
 
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of the identified differences of group `a` minus group `b`."""
+        """Return a mask (1 + size,) of the identified differences between groups `a` and `b`."""
         if self._to_raw is None:
             return self.maximum.determined(a, b)
         groups = self.maximum.groups
@@ -107,7 +108,7 @@ class MaximumInfluence(JointInfluence):
         return ~self._aliased & (np.abs(flat).max(axis=1, initial=0.0) < ZERO_LOADING)
 
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of the differences `a` minus `b` without a finite maximum."""
+        """Return a mask (1 + size,) of differences between `a` and `b` without a finite maximum."""
         maximum = self.maximum
         if a not in maximum.groups or b not in maximum.groups:
             return np.zeros(len(maximum.aliased), dtype=bool)

@@ -1,4 +1,4 @@
-"""Information of ridge-penalised multinomial regression, and covariances of class differences."""
+"""Information and covariances of class differences in ridge-penalised multinomial regression."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ def difference_covariance(
     intercept_penalty: float,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance (r, r) of coefficients of class ``pair[0]`` minus class ``pair[1]``.
+    """Return the covariance (r, r) of the difference in coefficients between two classes.
 
-    It is ``H^-1 I H^-1``. I is the Fisher information: the covariance of the score when the rows
-    are fixed and classes are drawn from `p`. H is I plus the number of observations times the
-    diagonal matrix of penalties. Coefficients sum to zero over classes at the optimum, so they are
-    computed in contrasts of classes.
+    The difference is class ``pair[0]`` minus class ``pair[1]``, and the covariance is ``H^-1 I
+    H^-1``. I is the Fisher information, i.e. the covariance of the score if rows are fixed and
+    classes are drawn from `p`. H is I plus the number of observations times the diagonal matrix of
+    penalties. At the optimum, coefficients sum to zero over the classes, so contrasts of classes
+    are used in the computation.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r)
-        Regressors; the constant is added as the last column.
+        Regressors. A constant is added as the last column.
     p : ndarray, shape (n, K)
         Class probabilities at the optimum of the penalised likelihood.
     weights : ndarray, shape (n,)

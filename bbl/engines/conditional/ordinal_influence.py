@@ -1,4 +1,4 @@
-"""Fisher information at the maximum for an ordered response, and the influence of rows on it."""
+"""Information at the maximum for an ordered response, and the influence of rows on the maximum."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ __all__ = ["OrdinalInfluence"]
 class OrdinalInfluence(MaximumInfluence):
     """Influence of rows on the maximum of the likelihood of an ordered response.
 
-    The coefficients (K, 1 + size) of all groups are linear functions of q unknowns, the intercepts
-    and effects. A row with score u changes the unknowns by ``I^-1 u / W``, where I is the observed
-    information per observation and W is the total weight of the rows.
+    The coefficients (K, 1 + size) of all groups are linear functions of q unknowns, which are the
+    intercepts and effects. A row with score u changes the unknowns by ``I^-1 u / W``, where I is
+    the observed information per observation and W is the total weight of the rows.
 
     Parameters
     ----------
@@ -60,12 +60,15 @@ class OrdinalInfluence(MaximumInfluence):
 
     @property
     def distinct(self) -> np.ndarray:
-        """First group after the reference; other groups' parameters are multiples of its own."""
+        """First group after the reference group.
+
+        The parameters of other groups are multiples of its parameters.
+        """
         return self.maximum.groups[1:2]
 
     @cached_property
     def _inverse(self) -> np.ndarray:
-        """Inverse (q, q) of the information of one observation; 0 for unknowns held fixed."""
+        """Inverse (q, q) of the information of one observation, with 0 for fixed unknowns."""
         maximum = self.maximum
         out = np.zeros((len(maximum.free),) * 2)
         with serial_blas():
@@ -112,12 +115,12 @@ class OrdinalInfluence(MaximumInfluence):
         return self._raw(self._raw(out, axis=1), axis=3)
 
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of coefficients of `a` minus those of `b`."""
+        """Return the covariance (1 + size, 1 + size) of differences between groups `a` and `b`."""
         rows = self._raw(self._pair_rows(a, b), axis=0)
         return rows @ self._inverse @ rows.T / self.total
 
     def at(self, coefficients: np.ndarray) -> OrdinalInfluence:
-        """Return the influence on one Newton step from `coefficients` (K, 1 + size)."""
+        """Return the influence of rows on one Newton step from `coefficients` (K, 1 + size)."""
         maximum = self.maximum
         groups = maximum.groups
         if self._to_raw is not None:
@@ -147,7 +150,7 @@ class OrdinalInfluence(MaximumInfluence):
         return OrdinalInfluence(self.layout, moved, self._codes, self._counts, self._name)
 
     def _scores(self, rows: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return derivatives (n, k) of ln P(group | row) with respect to logits, and the design."""
+        """Return the derivatives (n, k) of ln P(group | row) in the logits, and the design."""
         Z = design(rows.codes, self.layout)
         maximum = self.maximum
         k = len(maximum.groups)
@@ -157,7 +160,7 @@ class OrdinalInfluence(MaximumInfluence):
         return self._logits.logit_scores(np.exp(log_p), y), Z
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients."""
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients."""
         scores, _ = self._scores(rows)
         Z = raw_design(rows.codes, self.layout)
         out = np.zeros((rows.n, *self.coefficients.shape))
@@ -165,7 +168,7 @@ class OrdinalInfluence(MaximumInfluence):
         return out
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, K, 1 + size) of rows on coefficients, times `total`."""
+        """Return the influences (n, K, 1 + size) of rows on coefficients, multiplied by `total`."""
         scores, Z = self._scores(rows)
         # derivatives (n, q) in the unknowns
         in_unknowns = np.column_stack(

@@ -25,7 +25,7 @@ __all__ = ["AdjacentLogits", "CumulativeLogits", "Derivatives", "OrdinalLogits",
 
 @dataclass(frozen=True)
 class Derivatives:
-    """Derivatives of a mean log-likelihood with respect to f at n rows and the intercepts.
+    """Derivatives of a mean log-likelihood with respect to f (at n rows) and the intercepts.
 
     Attributes
     ----------
@@ -50,8 +50,8 @@ class Derivatives:
 class OrdinalLogits(ABC):
     """Probabilities of k ordered groups, given f and k - 1 intercepts.
 
-    In the methods below, `limits` (n, k) or (n, k - 1) is added to the logits: infinite for logits
-    that diverge because the groups are separated, and 0 otherwise.
+    In the methods below, `limits` (n, k) or (n, k - 1) is added to the logits. It is infinite for
+    logits that diverge because the groups are separated, and 0 otherwise.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class OrdinalLogits(ABC):
     @property
     @abstractmethod
     def multipliers(self) -> np.ndarray:
-        """Factors (k,) of f in the logits of the groups; 0 for the first."""
+        """Factors (k,) of f in the logits of the groups; 0 for the first group."""
 
     @property
     @abstractmethod
@@ -89,11 +89,11 @@ class OrdinalLogits(ABC):
 
     @abstractmethod
     def intercepts_of(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return f (n,) and intercepts (k - 1,), given fitted probabilities (n, k)."""
+        """Return f (n,) and the intercepts (k - 1,), given fitted probabilities (n, k)."""
 
     @abstractmethod
     def logit_scores(self, p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the derivatives (n, k) of ln P(y) in the logits; 0 for the first group.
+        """Return the derivatives (n, k) of ln P(y) in the logits, which are 0 for the first group.
 
         `p` (n, k) contains probabilities, and `y` (n,) positions among the k groups.
         """
@@ -101,7 +101,7 @@ class OrdinalLogits(ABC):
 
 @dataclass(frozen=True)
 class AdjacentLogits(OrdinalLogits):
-    """Multinomial logits where all log odds of adjacent groups depend on f in the same way."""
+    """Multinomial logits for which all log odds of adjacent groups depend on f in the same way."""
 
     @property
     def multipliers(self) -> np.ndarray:
@@ -110,9 +110,9 @@ class AdjacentLogits(OrdinalLogits):
 
     @property
     def penalty_factor(self) -> float:
-        """Sum of squares of the multipliers' deviations from their mean.
+        """Sum of squared deviations of the multipliers from their mean.
 
-        With this factor, the penalty is the same as for nominal groups whose functions are
+        With this factor, the penalty is the same as for nominal groups with functions that are
         multiples of f.
         """
         return float(((self.multipliers - self.multipliers.mean()) ** 2).sum())
@@ -146,7 +146,7 @@ class AdjacentLogits(OrdinalLogits):
         )
 
     def intercepts(self, totals: np.ndarray) -> np.ndarray:
-        """Return the log ratios (k - 1,) of each later group's total to the first group's."""
+        """Return the log ratios (k - 1,) of later groups' totals to the first group's total."""
         return np.log(totals[1:] / totals[0])
 
     def intercepts_of(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +157,7 @@ class AdjacentLogits(OrdinalLogits):
         return (scores[:, -1] - scores[:, 0] - c[-1]) / last, c
 
     def logit_scores(self, p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the residuals (n, k), group indicators minus probabilities."""
+        """Return the residuals (n, k), which are group indicators minus probabilities."""
         out = -p
         out[np.arange(len(p)), y] += 1.0
         out[:, 0] = 0.0
@@ -183,8 +183,8 @@ class CumulativeLogits(OrdinalLogits):
     ) -> np.ndarray | None:
         """Return ln P(group) (n, k); None unless the intercepts decrease.
 
-        With limits, intercepts need not decrease where the distance between two thresholds is
-        infinite; a group between two other thresholds has ln P = -inf if they are not in order.
+        With limits, intercepts do not have to decrease where the distance between two thresholds is
+        infinite. If two other thresholds are not in order, the group between them has ln P = -inf.
         """
         from scipy.special import log_expit
 
@@ -202,7 +202,7 @@ class CumulativeLogits(OrdinalLogits):
         return out
 
     def _gaps(self, c: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Return distances (n, k - 2) between thresholds, infinite if one of the two diverges."""
+        """Return the distances (n, k - 2) between adjacent thresholds, infinite if one diverges."""
         is_infinite = np.isinf(limits)
         return np.where(is_infinite[:, :-1] | is_infinite[:, 1:], np.inf, c[:-1] - c[1:])
 
@@ -254,7 +254,7 @@ class CumulativeLogits(OrdinalLogits):
         return logits[np.arange(len(p)), nearest] - c[nearest], c
 
     def logit_scores(self, p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the derivatives (n, k) of ln P(y) in the cumulative logits."""
+        """Return the derivatives (n, k) of ln P(y) with respect to the cumulative logits."""
         above = np.cumsum(p[:, :0:-1], axis=1)[:, ::-1]
         slope = above * np.cumsum(p[:, :-1], axis=1)
         row = np.arange(len(p))

@@ -52,9 +52,9 @@ class OrdinalMaximum(ConditionalMaximum):
     unknowns : ndarray, shape (q,)
         The k - 1 intercepts, followed by the coefficients b.
     free : ndarray of bool, shape (q,)
-        The unknowns that are estimated; all others are held fixed.
+        The unknowns that are estimated. All others are held fixed.
     fisher : ndarray, shape (r, r)
-        Observed information per observation about the r free unknowns, at the maximum.
+        Observed information matrix per observation of the r free unknowns, at the maximum.
     """
 
     unknowns: np.ndarray
@@ -63,7 +63,10 @@ class OrdinalMaximum(ConditionalMaximum):
 
     @property
     def reported(self) -> np.ndarray:
-        """Groups with their own parameters; later groups' parameters are multiples of these."""
+        """Groups with their own parameters.
+
+        The parameters of later groups are multiples of these.
+        """
         return self.groups[:2]
 
     @property
@@ -74,7 +77,7 @@ class OrdinalMaximum(ConditionalMaximum):
     def rank(self, g: int) -> int:
         """Return the degrees of freedom of the parameters of group `g`.
 
-        All groups share the coefficients b, which are counted for the first group after the
+        All groups have the same coefficients b, which are counted for the first group after the
         reference group.
         """
         if g not in self.groups[1:]:
@@ -106,7 +109,7 @@ class OrdinalLikelihood(Objective):
     free : ndarray of bool, shape (q,)
         Unknowns to estimate.
     fixed : ndarray, shape (q,)
-        Values at which unknowns are held fixed; values of free unknowns are ignored.
+        Values of the fixed unknowns. Values at the positions of free unknowns are ignored.
     ridge : float, default 0
         Penalty ``ridge / 2 |b|^2``.
     limits : ndarray, optional
@@ -140,7 +143,7 @@ class OrdinalLikelihood(Objective):
         return out
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at the free unknowns; -inf where it is not defined."""
+        """Return the objective at the free unknowns, or -inf if it is not defined there."""
         unknowns = self.spread(theta)
         self.c = unknowns[: self._n_intercepts]
         self.b = unknowns[self._n_intercepts :]
@@ -176,7 +179,7 @@ class OrdinalLikelihood(Objective):
 
 
 class _Separation(NamedTuple):
-    """The limits of diverging logits, and a direction (q,) along which they diverge."""
+    """The limits of diverging logits, and a direction (q,) of this divergence."""
 
     limits: np.ndarray
     direction: np.ndarray
@@ -185,15 +188,16 @@ class _Separation(NamedTuple):
 
 @dataclass(frozen=True)
 class _Bounds:
-    """Linear forms of the unknowns that may not decrease along a direction of separation.
+    """Linear forms of the unknowns that must not decrease along a direction of separation.
 
     Attributes
     ----------
     matrix : sparse array, shape (N, q')
-        Forms of the unknowns that may be infinite: intercepts and independent columns.
+        Coefficients of the forms. The q' unknowns that may be infinite are intercepts and
+        independent columns.
     row, cell : ndarrays of intp, shape (N,)
-        For each form, the distinct row and the group (adjacent logits: the group whose score
-        decreases) or threshold (cumulative logits), as positions among the k groups.
+        For each form, the distinct row, and the group whose score decreases (adjacent logits) or
+        the threshold (cumulative logits), as positions among the k groups.
     sign : ndarray, shape (N,)
         1 if the cell's logit may increase, -1 if it may decrease.
     is_tied : ndarray of bool, shape (N,)
@@ -297,7 +301,7 @@ class _OrdinalTable:
         """Return whether it is certain at this point that no bound diverges.
 
         Along a direction of separation, the likelihood increases by at least the smallest
-        contribution of a bound: its weight times the vanishing probability.
+        contribution of a bound, which is its weight times the vanishing probability.
         """
         likelihood = point.likelihood
         log_p = self.logits.log_p(likelihood.f, likelihood.c)
@@ -317,7 +321,10 @@ class _OrdinalTable:
         return bool(contributions.min(initial=np.inf) > CERTAIN * point.maximum.norm)
 
     def find_separation(self) -> _Separation | None:
-        """Find the separation by a linear programme; None if it is too large or fails."""
+        """Find the separation by a linear programme.
+
+        The result is None if the programme is too large or fails.
+        """
         if self.counts.size * int(self.eligible.sum()) > MAX_CELLS:
             return None
         bounds = _bounds(self.logits, self.Z[:, self.columns][:, 1:], self.counts)
@@ -347,10 +354,10 @@ class _OrdinalTable:
         return _Separation(limits, direction, int(has_diverged.sum()))
 
     def free_and_flat(self, limits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the free unknowns (q,) and flat directions (q, d) given the diverged logits.
+        """Return the free unknowns (q,) and flat directions (q, d), given the diverging logits.
 
-        Both are computed from the null space of the information, which is the same at all finite
-        points.
+        Both are computed from the null space of the information matrix, which is the same at all
+        finite points.
         """
         likelihood = self.likelihood(self.eligible, limits)
         likelihood.value(self.start[self.eligible])
@@ -400,8 +407,8 @@ def _start(
 ) -> np.ndarray:
     """Return initial unknowns (q,).
 
-    They are computed from the coefficients (K, 1 + size) of an earlier fit if these are in order;
-    otherwise the effects are zero.
+    They are computed from the coefficients (K, 1 + size) of an earlier fit if its intercepts are in
+    order. Otherwise, the effects start at zero.
     """
     k = len(logits.groups)
     if coefficients is not None and k > 1:

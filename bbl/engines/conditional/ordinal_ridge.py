@@ -1,7 +1,7 @@
 """Ridge-penalised fits of an ordered response, with one function f of the predictors.
 
 With up to a few thousand distinct rows, f is a sum of functions in a kernel basis, as for nominal
-groups; with more rows, it is a sum of level contrasts and their products. Both are orthonormal in
+groups. With more rows, it is a sum of level contrasts and their products. Both are orthonormal in
 the kernel, so the penalty is the sum of squares of their weights.
 """
 
@@ -41,14 +41,14 @@ CONVERGED = 1e-6  # norm of the gradient that changes coefficients in the fourth
 
 @dataclass(frozen=True)
 class _Functions:
-    """Functions at n distinct rows, and the fields and couplings of their weighted sums.
+    """Values of functions at n distinct rows, and the fields and couplings of their weighted sums.
 
     Attributes
     ----------
     values : ndarray, shape (n, r)
     to_tables : callable
-        ``to_tables(weights)`` returns, for the sum with weights (r,), the parameters (size,) in the
-        reference gauge and the value at the reference levels.
+        ``to_tables(weights)`` returns the parameters (size,) of the sum with weights (r,) in the
+        reference gauge, and its value at the reference levels.
     """
 
     values: np.ndarray
@@ -69,7 +69,7 @@ def _basis_functions(basis: Basis) -> _Functions:
 def _contrast_functions(
     codes: np.ndarray, weights: np.ndarray, layout: Layout, tau: float, ordered: str
 ) -> _Functions:
-    """Return centred level contrasts and their products, with unit norm in the kernel.
+    """Return centred level contrasts and their products, which have unit norm in the kernel.
 
     `codes` (n, m) contains the distinct rows and `weights` (n,) their weights.
     """
@@ -201,7 +201,7 @@ def fit_ordinal(
 def _covariance_of_unknowns(
     basis: Basis, p: np.ndarray, weights: np.ndarray, name: str, ridge: float
 ) -> tuple[OrdinalLogits, np.ndarray]:
-    """Return the logits and the covariance ``H^-1 I H^-1`` of the intercepts and weights.
+    """Return the logits, and the covariance ``H^-1 I H^-1`` of the intercepts and function weights.
 
     I is the Fisher information at the fitted probabilities p (n, K), and H is I plus the penalty.
     """
@@ -235,7 +235,9 @@ def ordinal_difference_covariance(
     ridge: float,
     pair: tuple[int, int],
 ) -> np.ndarray:
-    """Return the covariance (r, r) of the function weights of group ``pair[0]`` minus ``pair[1]``.
+    """Return the covariance (r, r) of the difference in function weights between two groups.
+
+    The difference is group ``pair[0]`` minus group ``pair[1]``.
 
     The arguments are the same as in `bbl.engines.conditional.multinomial.difference_covariance`.
     """
@@ -249,7 +251,7 @@ def ordinal_difference_covariance(
 def ordinal_coefficient_covariance(
     basis: Basis, p: np.ndarray, weights: np.ndarray, name: str, ridge: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the covariance of all coefficients, and which of them are determined by the data.
+    """Return the covariance of all coefficients, and a mask of those determined by the data.
 
     The result is the same as for `bbl.engines.conditional.coefficients.coefficient_covariance`, but
     relative to the first group.

@@ -1,4 +1,4 @@
-"""Solver for ridge-penalised fits of an ordered response, given the functions that make up f."""
+"""Solver for ridge-penalised fits of an ordered response, given the functions that sum to f."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OrdinalSolution(NamedTuple):
     weights : ndarray, shape (r,)
         Weights of the r functions in f.
     loss : float
-        Log-loss on the rows, without the penalty.
+        Log-loss on the fitted rows, excluding the penalty.
     gradient : float
         Norm of the gradient.
     n_iter : int
@@ -53,7 +53,7 @@ def solve_ordinal(
     ridge: float,
     start: OrdinalSolution | None = None,
 ) -> OrdinalSolution:
-    """Maximise the mean of ``ln P(group | row)`` minus a factor times ``ridge/2 |f|^2``.
+    """Maximise the mean of ``ln P(group | row)`` minus ``ridge/2 |f|^2`` times a factor.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def solve_ordinal(
         Weight of each group at each row.
     name : {"adjacent", "cumulative"}
     ridge : float
-        Penalty on f; ``inf`` omits f.
+        Penalty on f. With ``inf``, f is omitted.
     start : OrdinalSolution, optional
         A solution with the same functions, used to start the iteration.
     """

@@ -1,4 +1,4 @@
-"""Separation of groups: cells whose probability vanishes at the maximum of P(group | row)."""
+"""Separation of groups: cells with vanishing probability at the maximum of P(group | row)."""
 
 # A *cell* is a combination of a distinct row and a group. Consider coefficients that give all
 # observed groups of a row the same score, and no other group a higher one. The likelihood has a
@@ -32,8 +32,8 @@ class Separation(NamedTuple):
     support : ndarray of bool, shape (n, k)
         Whether each cell keeps a positive probability.
     direction : ndarray, shape (k, p)
-        Coefficients of each group. Along them, the scores of a row's observed groups stay equal,
-        and relative to these, the scores of all other cells decrease by about 1 or more.
+        Coefficients of each group. If they are added, the observed groups of a row keep equal
+        scores, and the scores of all other cells decrease by about 1 or more relative to them.
     """
 
     support: np.ndarray
@@ -41,10 +41,10 @@ class Separation(NamedTuple):
 
 
 def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separation:
-    """Return the separation by zero margins: combinations of levels that a group never has.
+    """Return the separation by zero margins, i.e. by level combinations that a group never has.
 
-    The combinations are levels of a single predictor, or joint levels of a model term. Cells
-    that are separated only by several terms jointly are not found.
+    The combinations are levels of a single predictor, or joint levels of a model term. Cells that
+    are only separated by several terms jointly are not found.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
     counts : ndarray, shape (n, k)
         Weight of the rows in each group.
     layout : Layout
-        The layout. Its `scopes` contain the predictors of each table of parameters: (i,) for
-        fields, all members of a term for couplings.
+        The layout. `scopes` contains the predictors of each table of parameters: (i,) for fields,
+        and all predictors of a term for couplings.
     """
     k = counts.shape[1]
     support = np.ones(counts.shape, dtype=bool)
@@ -81,12 +81,12 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
 
 
 def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
-    """Find the complete separation by a linear programme; None if the solver fails.
+    """Return the complete separation found by a linear programme, or None if the solver fails.
 
-    The programme is described in `bbl.engines.likelihood.existence.recede`. The coefficients must
-    give all observed groups of a row the same score, and no group may have a higher score. Among
-    these coefficients, the programme selects those that give a lower score to as many cells as
-    possible.
+    The programme is described in `bbl.engines.likelihood.existence.recede`. All observed groups of
+    a row must have the same score, and no other group may have a higher score. Among the
+    coefficients that satisfy this, the programme selects those with a lower score in as many cells
+    as possible.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:
     def score_differences(cells: np.ndarray):
         """Return the matrix (cells, (k - 1) p) that maps coefficients to differences of scores.
 
-        The differences are each cell's score minus the score of the row's modal group. The
-        coefficients of groups 1, 2, ... are free; those of group 0 are zero.
+        Each difference is the cell's score minus the score of the row's modal group. The
+        coefficients of groups 1, 2, ... are free, and the coefficients of group 0 are zero.
         """
         row, group = cells.T
         # coefficients of group g have a plus sign if g is the cell's group, and a minus sign if g

@@ -22,7 +22,7 @@ ALIASED = "it is not identified given the other terms"
 
 
 def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
-    """Return, for each group, the number of coefficients, unbounded parameters and notes.
+    """Return the number of coefficients, the unbounded parameters and the notes for each group.
 
     Notes about all groups are returned with the first group. Couplings of levels that never occur
     together are not mentioned, because the parameter tables report them.
@@ -32,7 +32,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     maximum : ConditionalMaximum
         The fit, with coefficients (K, 1 + size).
     sample : Sample
-        The sample whose `pooled` rows are the rows of all groups.
+        The sample. Its `pooled` rows are the rows of all groups.
     layout : Layout
     """
     # weights (L_i,) of the levels of each predictor

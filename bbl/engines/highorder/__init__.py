@@ -1,1 +1,1 @@
-"""The engine for sparse high-order Boltzmann machines."""
+"""The engine `HighOrder`, which fits sparse high-order Boltzmann machines."""

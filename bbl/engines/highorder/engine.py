@@ -50,49 +50,50 @@ Term = tuple[int, ...]
 class HighOrder(Engine):
     """Fit a sparse high-order Boltzmann machine (SHBM), whose terms are selected automatically.
 
-    Only the predictors named in the formula are used, not its interactions. In each group, every
-    predictor is regressed on products of the others. A product selected in the regression of
-    predictor i adds a term containing its predictors and i. The terms of all regressions are merged
-    and their sub-terms added (a product in the zero-sum gauge is a sum of products of all lower
-    orders in the reference gauge). Then all parameters are fitted jointly.
+    The predictors in the formula are used, but its interactions are ignored. In each group, every
+    predictor is regressed on products of the others. If a product is selected in the regression of
+    predictor i, a term of its predictors and i is added. The terms of all regressions are merged,
+    and their sub-terms are added, because a product in the zero-sum gauge is a sum of products of
+    all lower orders in the reference gauge. Finally, all parameters are fitted jointly.
 
     Parameters
     ----------
     order : int, default 3
         Maximum number of predictors in a term.
     lambda_ : {"ebic", "cv"}, float, or sequence of ``order - 1`` floats, default "ebic"
-        How terms are selected in a regression. A number is a penalty on all products, as in
-        `bbl.shooter`, relative to the sum of losses; a sequence contains a penalty for products of
-        each order 1, 2, ... "cv" selects the penalty with the smallest held-out loss in 5 folds.
-        With "ebic", the candidates are the products on a path of penalties that ends slightly
-        beyond the minimum of the extended BIC; a stepwise search then adds and removes indicators
-        of their joint levels as long as the extended BIC (gamma = 1) decreases.
+        How terms are selected in a regression. A number is a penalty on all products relative to
+        the sum of losses, as in `bbl.shooter`. A sequence contains one penalty for products of each
+        order 1, 2, ... "cv" selects the penalty with the smallest held-out loss in 5 folds. With
+        "ebic", the candidates are the products on a path of penalties that ends slightly beyond the
+        minimum of the extended BIC. A stepwise search then adds and removes indicators of their
+        joint levels as long as the extended BIC (gamma = 1) decreases.
     combine : {"or", "and", "max"}, default "or"
-        Which terms are kept: those in the regressions of at least one ("or") or two ("and") of
-        their predictors, including each regression's sub-terms. "max" keeps the terms of "or" with
-        the weight of largest magnitude in any regression, without a joint fit.
+        Which terms are kept. A term must be selected in the regression of at least one ("or") or
+        two ("and") of its predictors, where the sub-terms of each regression are included. "max"
+        keeps the same terms as "or", but without a joint fit: each weight is the estimate of
+        largest magnitude in any regression.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
         Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states),
         persistent contrastive divergence, contrastive divergence started at the rows, or damped
         mean field.
     penalty : {"group", "l1"}, default "group"
-        Whether all levels of a term are selected together.
+        Whether all levels of a term are selected together ("group") or separately ("l1").
     screen : {"heredity", "all"}, default "heredity"
-        Which products of two predictors are candidates in a regression: those that contain a
-        selected predictor, or all.
+        Which products of two predictors are candidates in a regression: products that contain a
+        selected predictor ("heredity"), or all products.
     ridge : float, optional
-        L2 penalty per observation on all terms in the joint fit, which keeps them finite if rows
-        are separated; the penalty on fields is at most 1e-6. The default is 2 divided by the number
-        of observations. Increase it if there are many terms but few rows.
+        L2 penalty per observation on all terms in the joint fit, which keeps estimates finite if
+        rows are separated. The penalty on fields is at most 1e-6. The default is 2 divided by the
+        number of observations. Increase it if there are many terms but few rows.
     tolerance : float, default 1e-9
-        Gradient norm at which "pseudo" and "exact" fits end.
+        Gradient norm at which "pseudo" and "exact" fits stop.
     sweeps : int, default 3
         Gibbs sweeps, or mean-field updates, per step of "cd" (the T of CD-T), "pcd" and "mf".
     n_iter : int, default 1000
         Number of steps of "cd", "pcd" and "mf".
     lr : float, default 0.1
         Initial step size of "cd", "pcd" and "mf", in units of the inverse variance of a parameter's
-        monomial; it is halved after 200 steps.
+        monomial. The step size is halved after 200 steps.
     damping : float in [0, 0.99], default 0.2
         Weight d of the previous means in each update of "mf": ``r <- d r + (1 - d) P(v | r)``.
 
@@ -223,10 +224,11 @@ class HighOrder(Engine):
         rng: np.random.Generator,
         progress: Callable | None,
     ) -> EngineFit:
-        """Fit one group; constant predictors are excluded from the regressions and the joint fit.
+        """Fit one group.
 
-        `progress` is called with fractions of the work. The joint fit starts from the weights of
-        the regressions or, with sampling or mean field, from independent predictors.
+        Constant predictors are excluded from the regressions and from the joint fit. `progress` is
+        called with fractions of the work. The joint fit starts from the weights of the regressions
+        or, with sampling or mean field, from independent predictors.
         """
         varying = np.flatnonzero((sample.codes != sample.codes[:1]).any(axis=0))
         varying_sample = Sample(np.ascontiguousarray(sample.codes[:, varying]), sample.weights)
@@ -271,15 +273,15 @@ class HighOrder(Engine):
         votes: dict[Term, int],
         site_weights: np.ndarray,
     ) -> EngineFit:
-        """Return a fit of all predictors, given a fit of the `varying` ones.
+        """Extend a fit of the varying predictors to all predictors.
 
-        `varying` contains their positions among all predictors. Constant predictors have fields
-        ``ln f(x)/f(0)`` from their smoothed frequencies f, and no terms. `fitted`, `votes` and
-        `site_weights` (order, size) refer to the varying predictors: their joint fit, the number of
-        regressions that select each term, and the estimates from single regressions (see
-        `_site_weights`). The fit's state contains "votes" (size,), the number of votes for each
-        parameter's term, 0 for fields, and "nodes" (order, size), the site weights. Both use the
-        layout of all predictors.
+        `varying` contains the positions of the varying predictors among all predictors. Constant
+        predictors have fields ``ln f(x)/f(0)`` from their smoothed frequencies f, and no terms.
+        `fitted`, `votes` and `site_weights` (order, size) refer to the varying predictors: the
+        joint fit, the number of regressions that select each term, and the estimates from single
+        regressions (see `_site_weights`). The state of the result contains two arrays in the layout
+        of all predictors: "votes" (size,), the number of regressions that select each parameter's
+        term (0 for fields), and "nodes" (order, size), the site weights.
         """
         full_layout = Layout(layout.n_levels, [varying[terms] for terms in varying_layout.terms])
         D = varying_layout.D
@@ -336,8 +338,8 @@ class Regression(NamedTuple):
     field : ndarray, shape (L - 1,)
         Fields of the non-reference levels of i.
     tables : dict of ndarray
-        Coefficients of non-reference levels, with predictor i on the last axis, for each term,
-        identified by its predictors other than i.
+        Coefficients of non-reference levels for each term, with predictor i on the last axis. The
+        key of a term contains its predictors other than i.
     """
 
     terms: list[Term]
@@ -352,7 +354,7 @@ def _regress(
 
     `n_levels` (m,) contains the number of levels of each predictor. The regressors are the other m
     - 1 predictors, in order, and the classes are the K levels of i that occur. The weights of a
-    term with d features have shape (d, K - 1): they define K - 1 links, which `contrasts` converts
+    term with d features have shape (d, K - 1). They define K - 1 links, which `contrasts` converts
     to scores of the K classes. `engine.lambda_` is a penalty on all terms, a tuple with one penalty
     for each order of products, or the rule "ebic" or "cv".
     """
@@ -414,10 +416,10 @@ def _regress(
 def _merge_terms(
     chosen: Sequence[list[Term]], min_votes: int
 ) -> tuple[list[Term], dict[Term, int]]:
-    """Return the terms selected in `min_votes` regressions or more, with sub-terms and votes.
+    """Return the terms selected in at least `min_votes` regressions, with sub-terms and votes.
 
-    `chosen` contains the terms of each regression; a term's votes are the number of regressions
-    that contain it.
+    `chosen` contains the terms of each regression. The number of votes of a term is the number of
+    regressions that contain it.
     """
     votes: dict[Term, int] = {}
     for terms in chosen:
@@ -431,7 +433,7 @@ def _merge_terms(
 
 
 def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarray:
-    """Return the estimates of all parameters from single regressions, an array (order, size).
+    """Return the estimates (order, size) of all parameters from single regressions.
 
     Row k contains the estimates from the regression of the k-th predictor in the parameter's term,
     or nan if that regression does not contain the term.
@@ -448,7 +450,7 @@ def _site_weights(layout: Layout, regressions: Sequence[Regression]) -> np.ndarr
 
 
 def _largest_magnitude(site_weights: np.ndarray) -> np.ndarray:
-    """Return the entry of largest magnitude in each column of (order, size); 0 if all are nan."""
+    """Return the entry of largest magnitude in each column of `site_weights`; 0 if all are nan."""
     weights = np.nan_to_num(site_weights)
     return np.take_along_axis(weights, np.abs(weights).argmax(axis=0)[None], axis=0)[0]
 
@@ -466,7 +468,7 @@ def _independent_start(sample: Sample, layout: Layout) -> np.ndarray:
 def _penalties(value: Any, n: int) -> str | float | tuple[float, ...]:
     """Return the validated option `lambda_`.
 
-    The option is a rule, one penalty, or `n` penalties for products of 1 to n predictors.
+    The option is a rule, a single penalty, or `n` penalties for products of 1 to `n` predictors.
     """
     if isinstance(value, str):
         return choice("lambda_", value, RULES)

@@ -53,8 +53,8 @@ class Ascent(NamedTuple):
 class Fitted(NamedTuple):
     """Result of `fit_jointly`: parameters (size,), objective per observation, and status.
 
-    The objective `value` is the log pseudo-likelihood or log-likelihood minus the penalty, or nan
-    for sampled gradients; `norm` is the norm of the final gradient.
+    The objective `value` is the log-likelihood or log pseudo-likelihood minus the penalty, or nan
+    if gradients were sampled. `norm` is the norm of the final gradient.
     """
 
     theta: np.ndarray
@@ -83,7 +83,7 @@ class Objective(ABC):
 class PseudoObjective(Objective):
     """Minus the mean log pseudo-likelihood of rows plus a ridge penalty.
 
-    `ridge` is the penalty per observation on terms; `P` (n, D) contains the conditional
+    `ridge` is the penalty per observation on terms. `P` (n, D) contains the conditional
     probabilities of all levels at the last evaluation point.
     """
 
@@ -131,8 +131,8 @@ class PseudoObjective(Objective):
 class ExactObjective(Objective):
     """Minus the mean log-likelihood plus a ridge penalty, computed by enumerating all states.
 
-    `means` (size,) contains the means of the monomials over the rows; `moments` (size,) contains
-    their means over the states with probabilities `p`, at the last evaluation point.
+    `means` (size,) contains the means of the monomials over the rows. `moments` (size,) contains
+    their means over all states, which have probabilities `p` at the last evaluation point.
     """
 
     def __init__(self, layout: Layout, means: np.ndarray, ridge: float):
@@ -173,7 +173,10 @@ class ExactObjective(Objective):
 
 
 def _ridges(layout: Layout, ridge: float) -> np.ndarray:
-    """Return each parameter's penalty (size,); just enough to keep fields finite."""
+    """Return the penalty (size,) of each parameter.
+
+    The penalty on fields is just large enough to keep them finite.
+    """
     return np.where(np.arange(layout.size) < layout.D, min(ridge, MAX_FIELD_RIDGE), ridge)
 
 
@@ -182,9 +185,9 @@ def minimise(
 ) -> Fitted:
     """Minimise from `theta` (size,) by Newton's method with conjugate gradients and step halving.
 
-    `tolerance` is the gradient norm at which the iteration ends. If no step reduces the objective,
-    or after `itmax` steps, a gradient norm of up to 100 times the tolerance counts as converged.
-    `n_iter` in the result is the number of steps.
+    `tolerance` is the gradient norm at which the iteration stops. If no step reduces the objective,
+    or after `itmax` steps, the fit is considered converged if the gradient norm is at most 100
+    times the tolerance. `n_iter` in the result is the number of steps.
     """
     value, gradient = objective(theta)
     n_steps = 0
@@ -261,10 +264,10 @@ def fit_jointly(
 ) -> Fitted:
     """Fit all parameters jointly to complete rows, starting from `theta` (layout.size,).
 
-    `method` is one of `REFITS`. `ridge` is the L2 penalty per observation on all terms; the penalty
-    on fields is at most 1e-6. `tolerance` is the gradient norm at which "pseudo" and "exact" end.
-    `rng` is used by "pcd" and "cd"; `ascent` by these and by "mf". `progress` is unused, because
-    callers report the fit as a whole.
+    `method` is one of `REFITS`. `ridge` is the L2 penalty per observation on all terms, and the
+    penalty on fields is at most 1e-6. `tolerance` is the gradient norm at which "pseudo" and
+    "exact" stop. `rng` is used by "pcd" and "cd", and `ascent` by "pcd", "cd" and "mf". `progress`
+    is not used, because callers report the progress of the whole fit.
     """
     with serial_blas():
         if method == "pseudo":
@@ -290,12 +293,13 @@ def _ascend(
     """Maximise the log-likelihood by gradient ascent, with estimated model moments.
 
     The gradient is ``means - moments - ridges * theta``, where `means` (size,) contains the means
-    of the monomials over the rows. Steps are divided by the monomials' variances and become
-    shorter. With sampled moments, the result is the average over the second half of the steps
-    (Polyak & Juditsky 1992); its norm is the largest component of the mean gradient in that half,
-    in standard deviations of the monomials. A mean-field gradient may not vanish anywhere, so the
-    result is the iterate with the largest pseudo-likelihood, and the fit has converged unless this
-    is the last iterate. `method` is "pcd", "cd" or "mf"; the fit starts from `theta` (size,).
+    of the monomials over the rows. Steps are divided by the variances of the monomials and decrease
+    in size. With sampled moments, the result is the average over the second half of the steps
+    (Polyak & Juditsky 1992), and its norm is the largest component of the mean gradient in that
+    half, in standard deviations of the monomials. A mean-field gradient may not vanish anywhere.
+    The result is then the iterate with the largest pseudo-likelihood, and the fit has converged
+    unless this is the last iterate. `method` is "pcd", "cd" or "mf"; the fit starts from `theta`
+    (size,).
     """
     monomials = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)
@@ -345,7 +349,8 @@ def _mean_field_moments(
     """Return a function that maps parameters to moments (size,) by damped mean field.
 
     The means r (n, D) of the level indicators start at the rows and are updated by ``r <- d r + (1
-    - d) P(x | r)``, with damping d. The mean of a monomial is approximated by a product of means.
+    - d) P(x | r)``, with damping d. The mean of a monomial is approximated by the product of the
+    means of its indicators.
     """
     X = one_hot(sample.codes, layout)
     share = sample.weights / sample.total
@@ -374,9 +379,9 @@ def _chain_moments(
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function that maps parameters to moments (size,), estimated by Gibbs chains.
 
-    Chains start at random and are persistent; with `method` "cd" they restart from random rows at
-    each call. `theta` (size,) only defines the shapes of the chains' parameters; its values are
-    replaced before the first sweep.
+    Chains start at random states and are persistent. With `method` "cd", they restart from random
+    rows at each call. `theta` (size,) only defines the shapes of the chains' parameters, and its
+    values are replaced before the first sweep.
     """
     # fields (D,), couplings (D, D), and a `Tables` of the terms of order 3 or more (with parameters
     # `values`), or None

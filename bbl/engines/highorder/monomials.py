@@ -1,4 +1,4 @@
-"""Monomials of a model with terms of any order, and their sums over rows."""
+"""Monomials of models with terms of any order, and their sums over rows."""
 
 # Each parameter of a term of order k is multiplied by a monomial, the product of indicators of k
 # non-reference levels; a field is multiplied by a single indicator. Indicators are columns of X (n,
@@ -24,14 +24,14 @@ CELLS = 2**22  # number of monomials (rows times parameters) in memory at once: 
 class Monomials:
     """The monomials ``prod 1[x_i = a]`` of the `size` parameters of a layout.
 
-    Methods accept the indicators X (n, D) of rows, or means of indicators.
+    The methods accept the indicators X (n, D) of rows, or means of such indicators.
 
     Attributes
     ----------
     orders : list of tuples
-        For each order k >= 2 with T > 0 parameters: their positions (T,), the columns of their
-        indicators (k, T), and, for each of the k factors, a sparse matrix (T, D) that adds a
-        parameter's value to the factor's column.
+        An entry for each order k >= 2 that has T > 0 parameters. It contains the positions (T,) of
+        the parameters, the columns (k, T) of their indicators and, for each of the k factors, a
+        sparse matrix (T, D) that adds the value of a parameter to the column of the factor.
 
     Examples
     --------
@@ -61,7 +61,7 @@ class Monomials:
         self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
-        """Return slices of n rows that have at most `CELLS` monomials of one order."""
+        """Return slices of n rows such that a slice has at most `CELLS` monomials of one order."""
         return (slice(first, first + self._rows) for first in range(0, n, self._rows))
 
     def sums(self, X: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -86,8 +86,8 @@ class Monomials:
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
         """Return the field (n, D) of each level in each row.
 
-        This is the derivative of the energy with respect to the level's indicator. `theta` (size,)
-        contains the parameters, and `X` (n, D) the indicators.
+        A field is the derivative of the energy with respect to the level's indicator. `theta`
+        (size,) contains the parameters, and `X` (n, D) contains the indicators.
         """
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._chunks(len(X)):
@@ -121,7 +121,7 @@ class Monomials:
 
 
 def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return T products (n, T) of k columns of X (n, D) each, given the column indices (k, T)."""
+    """Return T products (n, T), each of k columns of X (n, D), given the column indices (k, T)."""
     out = X[:, columns[0]]
     for column in columns[1:]:
         out = out * X[:, column]

@@ -1,1 +1,1 @@
-"""Exact maximum likelihood for log-linear models, on a table of states or on a junction tree."""
+"""Exact maximum likelihood for log-linear models, using a table of states or a junction tree."""

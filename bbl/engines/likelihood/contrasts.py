@@ -1,4 +1,4 @@
-"""Convert the energies of a table of cells to the parameters of its terms."""
+"""Convert the energies of the cells of a table to the parameters of its terms."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def add_parameters(
 ) -> bool:
     """Add the parameters that reproduce a table's energies, up to a constant, to `theta` in place.
 
-    A parameter is an alternating sum of energies: differences from the reference level (code 0)
-    along each axis.
+    A parameter is an alternating sum of energies, i.e. the result of taking differences from the
+    reference level (code 0) along each axis.
 
     Parameters
     ----------
@@ -31,7 +31,8 @@ def add_parameters(
     Returns
     -------
     bool
-        Whether the model contains all terms needed; if False, `theta` has only been partly changed.
+        Whether the model contains all terms that are needed. If False, only some entries of `theta`
+        have been changed.
     """
     for axis in range(len(scope)):  # keep level 0, replace other levels by differences from it
         reference = energy.take([0], axis)

@@ -44,8 +44,9 @@ html_theme.sidebar_secondary.remove: true
 # What works with what
 
 This page lists which options and results each method supports. There is one column for each
-`method=` of `bbl`, and for averages of fits (here: of pseudo-likelihood), Bayesian networks and
-`shooter`. For example, mean field does not support `odds_ratios()`; a number refers to the reason:
+`method=` of `bbl`, and one each for averages (here, of pseudo-likelihood fits), Bayesian networks
+and `shooter`. For example, mean field does not support `odds_ratios()`; the number in the table
+refers to the reason:
 
 ```python
 import bbl
@@ -60,12 +61,12 @@ OptionError: Standard errors are available for methods that solve likelihood equ
 ```
 
 - **yes**: supported.
-- a number: raises an error, for the reason with this number below the tables; the error message
-  also suggests a remedy.
+- a number: not supported, for the reason with this number below the tables; the error message also
+  suggests a remedy.
 - **–**: there is no such argument or attribute.
 
-The tables are generated from the declarations that the code uses to refuse a call, and a test
-checks every cell. The following is not in the tables because it works for all methods:
+The tables are generated from the declarations that the code uses to reject unsupported calls, and a
+test checks every cell. The tables do not contain the following, because it works for all methods:
 `missing="drop"` and `"level"`, integer weights, `predict`, `evaluate`, `summary()`, `plot()`,
 `report`, `save` and `load`, `with_priors`, and predictions for data read in batches.
 """
@@ -75,21 +76,22 @@ REMARKS = """\
 - `method="naive"` accepts formulas with interactions, but fits only fields.
 - `method="shbm"` selects its terms among all products of the predictors in a formula; `shooter`
   and networks select their terms as well.
-- An average supports everything that all of its members support. The members of `method="auto"`
-  are mean field, pseudo-likelihood, conditional likelihood, naive Bayes, Markov blankets and
-  boosting; rows with missing values are predicted by the members that can average over them.
+- An average supports an option or result if all of its members support it. The members of
+  `method="auto"` are mean field, pseudo-likelihood, conditional likelihood, naive Bayes, Markov
+  blankets and boosting; rows with missing values are predicted by the members that can average
+  over missing values.
 - `aode` averages networks, so there is no graph to draw, and `explain` does not apply. Learners
-  that search by cross-validation, and MANB, WANBIA and AWNB, need all rows in memory.
+  that search by cross-validation, and MANB, WANBIA and AWNB, require all rows in memory.
 - Standard errors, tests and the bootstrap assume counts: they are not available for weights that
   are not integers. For sampling weights, a design ({{doc}}`survey`) provides standard errors and
   tests.
 - With `structural_zeros=`, the following options and results are not available:
 {zeros}
-- The column of `conditional` is for `ridge > 0`. With `ridge=0`, standard errors, covariances,
+- The column for `conditional` applies to `ridge > 0`. With `ridge=0`, standard errors, covariances,
   tests, `logLik()`, `aic` and `bic` are available for any number of rows; the same holds with
   `ridge="firth"`, except that survey designs are not supported. Intervals for differences of a
-  penalised fit need `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no
-  `early_stopping`. Codings of ordered levels (`ordered=`) need `ridge > 0`.
+  penalised fit require `start=None`, at most 5,000 distinct rows, a finite `ridge`, and no
+  `early_stopping`. Codings of ordered levels (`ordered=`) require `ridge > 0`.
 - Pseudo-likelihood and maximum likelihood with `ordered="linear"` support everything in their
   columns except structural zeros, `mlestimate` and `penalty="l1"` or `"group"`.
 - Ordered responses (`logits="adjacent"` or `"cumulative"`) support everything that `conditional`

@@ -153,8 +153,8 @@ plt.show()
 # proportional to `exp(a x)` between -1 and 1. They are sampled by inverting the distribution
 # function (appendix B). In Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean
 # image, and the images simulated here also look like sharpened means. The machines are degenerate:
-# their hidden units rarely change sign (fits to black-and-white pixels with `hidden=` warn about
-# this), and nearly all of the probability is on a single image.
+# their units freeze, as described in the warning about `hidden=` for black-and-white pixels, and
+# nearly all probability is concentrated on one image.
 
 # %%
 drawn = ("100 hidden units", "layers of 100 and 50", "full, 10 units")

@@ -362,7 +362,7 @@ BAD = [
     (
         "interactions",
         lambda d: networks.nb("class ~ a*b", d),
-        "interaction a:b, but a network's structure is learnt",
+        "interaction a:b, but the structure of a network is learnt from the data",
     ),
     (
         "learner",

@@ -75,7 +75,7 @@ OF_SINGLE_NETWORKS = {
     "params_se",
     *(name for name in vars(SingleGraph) if not name.startswith("_")),
 }
-STRUCTURE_LEARNT = "a network's structure is learnt"
+STRUCTURE_LEARNT = "the structure of a network is learnt from the data"
 
 
 @final

@@ -346,14 +346,24 @@ class Evaluation:
             note += " " + TRAINING_NOTE
         confusion = self.confusion.rename_axis(index=None, columns=None)
         by_group = self.report.drop(columns=["lower", "upper"]).round(4)
+        if (by_group["support"] % 1 == 0).all():
+            by_group["support"] = by_group["support"].astype(int)
+        hidden_note = ""
         if min_count:
             hidden = f"<{min_count:g}"
+            if (self._counts < min_count).any():
+                hidden_note = (
+                    f"Counts below {min_count:g} are shown as {hidden}; row totals and rates may "
+                    "still reveal them."
+                )
             confusion = confusion.astype(object).where(confusion >= min_count, hidden)
             has_rows = by_group["support"] >= min_count
             by_group["support"] = by_group["support"].astype(object).where(has_rows, hidden)
         sections = [
             Section(f"Scores with {coverage} intervals", self.scores.round(4), note),
-            Section("Observed groups (rows) against predicted groups (columns)", confusion),
+            Section(
+                "Observed groups (rows) against predicted groups (columns)", confusion, hidden_note
+            ),
             Section("By group", by_group),
         ]
         tables = {"scores": self.scores, "confusion": self.confusion, "report": self.report}

@@ -624,6 +624,7 @@ def test_reports_list_no_counts_below_five(tmp_path):
     assert [html.unescape(cell) for cell in cells][-len(counts) :] == [
         "<5" if count < 5 else str(count) for count in counts
     ]
+    assert "Counts below 5 are shown as &lt;5; row totals and rates may still reveal them." in text
     by_group = text.split("<caption>By group</caption>")[1].split("</table>")[0]
     assert "&lt;5" in re.search(r"<tr><th[^>]*>r</th>.*?</tr>", by_group)[0]
 

@@ -104,6 +104,9 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: o
     if (is_outside & shown["unpenalised"].notna()).any():
         # inserted after se: a key keeps its first position
         columns = {"estimate": "estimate", "se": "se", "unpenalised": "no penalty"} | columns
+    if shown[statistic].isna().all():  # exact tests have no such statistic
+        del columns[statistic]
+        columns["p"] = "p"
     cells = shown[list(columns)].rename(columns=columns).set_axis(pd.Index(index, dtype=object))
     cells = cells.round({name: DECIMALS for name in cells.columns if name != columns["p"]})
     cells = cells.assign(test=shown["test"].to_numpy())

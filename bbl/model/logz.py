@@ -1,4 +1,5 @@
-"""The log partition function ln Z of each group, exact or approximated from the fitted rows.
+"""The log partition function ln Z of each group, computed exactly or approximated from the training
+rows.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -50,7 +51,7 @@ BLOCK = 65536  # rows of a chunk, if no values are missing
 def exact_elimination(layout: Layout) -> tuple[list[int], float]:
     """Return the elimination order for the exact ln Z, and the number of table cells per model.
 
-    Raises OptionError if the tables would contain more than 3e7 cells per group.
+    Raises an OptionError if the tables would have more than 3e7 cells per group.
     """
     # `joined` (m, m): whether two predictors share a term or structural zeros
     elimination = elimination_order(layout.n_levels, layout.joined, EXACT_CELLS)
@@ -70,7 +71,7 @@ def exact_log_z(
     """Return the exact ln Z (M,) of M parameter vectors `theta` (M, size).
 
     If structural zeros differ between groups, M must be the number of groups. `elimination`
-    defaults to the result of `exact_elimination`, which may raise OptionError.
+    defaults to the result of `exact_elimination`, which may raise an OptionError.
     """
     if not layout.m:  # one state, with weight 1
         return np.zeros(len(theta))
@@ -82,7 +83,7 @@ def exact_log_z(
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
-    """Return the method selected by ``"auto"``: exact where this is fast, otherwise `fallback`.
+    """Return the method used for ``"auto"``: the exact one if it is fast, otherwise `fallback`.
 
     A sum over at most `max_cells` table cells is considered fast. With structural zeros, "auto" is
     always exact. Other methods are returned unchanged.
@@ -126,11 +127,11 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
     """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for any couplings.
 
     The couplings need not be mean-field estimates. The level proportions f include a prior count of
-    1 if the weights are counts. If a predictor has an unobserved level, it has no prior count, and
-    its ``-ln f(0)`` is replaced by the log normaliser of its levels in the mean field of the other
-    predictors; both are equal if the fields satisfy eq. (23). A term of k predictors contributes to
-    the fields of all k members but only once to the energy, so its mean energy is subtracted ``k -
-    1`` times.
+    1 if the weights are counts. For a predictor with an unobserved level, the prior count is
+    omitted, and ``-ln f(0)`` is replaced by the log normaliser of its levels in the mean field of
+    the other predictors. Both are equal if the fields satisfy eq. (23). A term of k predictors
+    contributes to the fields of all k members but only once to the energy, so its mean energy is
+    subtracted ``k - 1`` times.
     """
     counts = level_counts(sample, layout.n_levels)
     # `sample.whole`: the weights are integers, that is, counts
@@ -175,7 +176,7 @@ def zero_sum_log_z(
     - mean_b J_ij(a, b)))``, and in the zero-sum gauge, it is e(a) minus its mean over a. ln Z is
       eq. (31) with these e, minus the mean of e over levels and rows for each site, plus the mean
       energy of `theta` over all states, which is subtracted from energies in the zero-sum gauge.
-      The result refers to the energies of `theta`, which are zero at the reference levels.
+      The result is for energies in the gauge of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -202,7 +203,9 @@ def zero_sum_log_z(
 
 
 def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the proportion (D, D) of each level (column) among each site's usable rows."""
+    """Return the proportion (D, D) of each level (column) among the usable rows of each site
+    (row).
+    """
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
         counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(
@@ -224,8 +227,8 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
     half : bool
-        Whether couplings are multiplied by 1/2, as in the printed eq. (31) (by 1/k for terms of k
-        predictors, which contribute to k fields); R's default is False.
+        Whether couplings are multiplied by 1/2, as printed in eq. (31), or by 1/k for terms of k
+        predictors, which contribute to k fields. The default in R is False.
     """
     regs = regressors(layout)
     if sample.complete:
@@ -257,8 +260,8 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
 def log_normaliser(
     problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return eq. (31) for the rows of a kernel's problem. With `half`, couplings of a term of k
-    predictors are multiplied by 1/k.
+    """Return eq. (31) for the rows of a kernel's problem. With `half`, the couplings of terms with
+    k predictors are multiplied by 1/k.
     """
     if not half or layout.order <= 2:  # the kernel's factor is 1/2, correct for pairs
         return problem.log_normaliser(site_theta, half)

@@ -23,7 +23,7 @@ ANNEALING_CHAINS = 256  # independent chains of a row
 
 
 class MarginalEnergy(Energy):
-    """Energies of rows with unknown predictors under K models; -inf for impossible rows.
+    """Computes energies of rows with unknown predictors under K models; -inf for impossible rows.
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
     - ln Z`` is the log-probability of the known predictors. Given the known predictors, the unknown
@@ -90,11 +90,12 @@ class MarginalEnergy(Energy):
         return out
 
     def _sum_out(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given codes.
+        """Return the log-sums (n, K) over the levels of the predictors `unknown` (u,), given the
+        codes of the others.
 
         Each log-sum is the ln Z of a model for the unknown predictors, given a row and one of the K
-        models. The fields of this model include couplings to the row's known levels; its couplings
-        include couplings of higher terms whose other members are known.
+        models. The fields of this model include couplings with the known levels of the row. Its
+        couplings include the couplings of higher terms whose other members are known.
         """
         layout = self.layout
         # only known predictors that share a term or structural zeros with an unknown predictor
@@ -169,14 +170,14 @@ class MarginalEnergy(Energy):
     def _condition_zeros(
         self, codes: np.ndarray, unknown: np.ndarray
     ) -> tuple[tuple[int, ...], np.ndarray] | None:
-        """Return the structural zeros, given the known predictors' levels, as a factor.
+        """Return the structural zeros, given the levels of the known predictors, as a factor.
 
         Returns None if all predictors with structural zeros are known.
 
         The factor consists of the positions in `unknown` (u,) of the predictors with structural
-        zeros, and a table (n, G, L_i, ...): 0 for levels that are possible together with the
-        `codes` (n, m) of a row, -inf otherwise. G is the number of groups with separate structural
-        zeros. The table of an impossible row is -inf everywhere.
+        zeros, and a table (n, G, L_i, ...) that is 0 for levels that can occur together with the
+        `codes` (n, m) of a row, and -inf otherwise. G is the number of groups with separate
+        structural zeros. If a row is impossible, all entries of its table are -inf.
         """
         assert self.layout.support is not None  # noqa: S101  # the caller has checked it
         members, possible = self.layout.support.condition_on(codes, unknown)
@@ -190,7 +191,7 @@ class MarginalEnergy(Energy):
     def _list_higher_terms(
         self, unknown: np.ndarray
     ) -> list[tuple[tuple[int, ...], tuple[int, ...], list[int]]]:
-        """Return the terms of three or more predictors with unknown members, as tuples.
+        """Return the terms of three or more predictors that have unknown members, as tuples.
 
         Each tuple contains the unknown members, their positions in `unknown` (u,), and the known
         members.
@@ -216,10 +217,11 @@ class MarginalEnergy(Energy):
         unknown_members: tuple[int, ...],
         known_members: list[int],
     ) -> None:
-        """Add a term's couplings, at the codes (n, known members) of known members, to `out`.
+        """Add the couplings of a term, given the codes (n, known members) of its known members, to
+        `out`.
 
-        `out` (n, K, L_i - 1, ...) is changed in place; its axes after the first two are for the
-        unknown members. If a known member is at its reference level, the couplings are zero.
+        `out` (n, K, L_i - 1, ...) is modified in place; the axes after the first two correspond to
+        the unknown members. The couplings are zero if a known member is at its reference level.
         """
         # (K, L_i - 1 of known members, L_i - 1 of unknown members)
         table = self.layout.table(self.theta, *known_members, *unknown_members)
@@ -236,7 +238,7 @@ class MarginalEnergy(Energy):
         return self.theta[:, cells]
 
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, non-reference levels) of the predictors `unknown`.
+        """Return the fields (n, K, non-reference levels) of the predictors in `unknown`.
 
         These are ``h_i(a) + sum_j J_ij(a, x_j)``, summed over the known predictors j; unknown
         predictors have code 0 and contribute nothing.

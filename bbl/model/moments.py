@@ -1,4 +1,4 @@
-"""Moments: weighted counts of levels and of pairs of levels (eqs. 16) over known values.
+"""Moments: weighted counts of levels and pairs of levels (eqs. 16), ignoring missing values.
 
 Equation numbers refer to Woo & Wang (2022). Weights are called *exact* if they are integers,
 because their sums do not depend on the order of summation.
@@ -37,28 +37,29 @@ MIN_ROWS_WITH_BIT = 128
 def frequencies(sample: Rows, layout: Layout, prior_count: float) -> list[np.ndarray]:
     """Return ``f_i(x) = (n_i(x) + c/L_i) / (W_i + c)`` (L_i,) for each predictor.
 
-    ``n_i(x)`` is the weight of the rows with level x of predictor i, ``W_i`` the weight of the rows
-    where predictor i is known, and c the `prior_count`.
+    Here, ``n_i(x)`` is the weight of the rows with level x of predictor i, ``W_i`` is the weight of
+    the rows with a known value of predictor i, and c is the `prior_count`.
     """
     return smoothed(level_counts(sample, layout.n_levels), prior_count)
 
 
 def smoothed(counts: list[np.ndarray], prior_count: float) -> list[np.ndarray]:
-    """Return smoothed proportions (L_i,) of each predictor's levels, given their counts (L_i,). The
-    formula is given in `frequencies`.
+    """Return smoothed proportions (L_i,) of each predictor's levels, given their counts (L_i,). See
+    `frequencies` for the formula.
     """
     return [(n + prior_count / len(n)) / (n.sum() + prior_count) for n in counts]
 
 
 def log_ratio(f: np.ndarray) -> np.ndarray:
-    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), finite even for absent levels."""
+    """Return ``ln f(x)/f(0)`` for ``x >= 1`` (eq. 23), which is finite even for absent levels."""
     log = np.log(np.maximum(f, TINY))
     return log[1:] - log[0]
 
 
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
-    """Return the indicators (n, D) of the non-reference levels (or joint levels) in the rows
-    `codes` (n, m); for numeric regressors, the value instead of an indicator.
+    """Return the indicators (n, D) of the non-reference levels (or joint levels) in rows.
+
+    The rows are `codes` (n, m). Numeric regressors have their value instead of an indicator.
     """
     if codes.dtype.kind == "f":
         return _indicators_and_numbers(codes, cast(Layout, layout))
@@ -73,7 +74,7 @@ def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) ->
 
 
 def _indicators_and_numbers(codes: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return `one_hot` of rows with numeric regressors."""
+    """Return the result of `one_hot` for rows with numeric regressors."""
     X = np.zeros((len(codes), layout.D))
     for i, first in enumerate(layout.start[:-1]):
         width = int(layout.n_levels[i]) - 1
@@ -86,9 +87,9 @@ def _indicators_and_numbers(codes: np.ndarray, layout: Layout) -> np.ndarray:
 def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> np.ndarray:
     """Return the weighted counts (D, D) of pairs of non-reference levels.
 
-    The diagonal contains the counts of levels. Missing values have the code of the reference level,
-    which is not counted. Counts are exact if weights are integers. Rows in a file are counted by
-    `workers` threads.
+    The diagonal contains the counts of levels. Missing values are coded as the reference level,
+    which is not counted. The counts are exact if weights are integers. Rows in a file are counted
+    by `workers` threads.
     """
     # pair counts do not depend on the terms, so they are stored under one name; rows with joint
     # levels are always in memory, not in a file
@@ -96,7 +97,7 @@ def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> 
 
 
 def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarray:
-    """Return the `pair_counts` of one block of rows."""
+    """Return the result of `pair_counts` for one block of rows."""
     counts = np.zeros((layout.D, layout.D))
     if sample.unweighted:  # all weights are 1
         kernel.shared_counts(sample.codes, layout.start, counts)
@@ -109,11 +110,12 @@ def _block_pair_counts(sample: Sample, layout: Layout | Regressors) -> np.ndarra
 
 
 def _count_bits(sample: Sample, layout: Layout | Regressors, counts: np.ndarray) -> Sample:
-    """Add pair counts for the low bits of exact weights to `counts`; return the remaining rows.
+    """Add the pair counts for the low bits of exact weights to `counts`, and return the remaining
+    rows.
 
-    The remaining rows have weights without these bits. A row counts ``2**b`` times for each bit b
-    of its weight. Weights that are not exact are left unchanged, because their sums depend on the
-    order of summation.
+    The remaining rows have weights without these bits. A row is counted ``2**b`` times for each bit
+    b that is set in its weight. Weights that are not exact are left unchanged, because the result
+    would depend on the order of summation.
     """
     if not sample.exact:
         return sample
@@ -147,7 +149,7 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the `known_counts` of one block of rows."""
+    """Return the result of `known_counts` for one block of rows."""
     known_weight = np.zeros((layout.m, layout.m))
     counts = np.zeros((layout.D, layout.m))
     for chunk in sample.blocks():
@@ -161,7 +163,7 @@ def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.
 
 
 def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return a mask (n, m) of the rows that are usable for each predictor."""
+    """Return a mask (n, m) of the usable rows of each predictor."""
     if sample.missing is None:
         return np.ones(sample.codes.shape, dtype=bool)
     # `mask` (m, m): whether two predictors interact; the product counts the missing values among a
@@ -180,7 +182,7 @@ def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
 
 
 def _block_usable_weight(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the `usable_weight` of one block of rows."""
+    """Return the result of `usable_weight` for one block of rows."""
     if sample.complete:
         return np.full(layout.m, sample.total)
     return sample.weights @ usable_rows(sample, layout)

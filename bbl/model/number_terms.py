@@ -1,4 +1,4 @@
-"""Terms of numeric regressors: slopes for a different origin or unit of measurement."""
+"""Conversion of slopes of numeric regressors to a different origin or unit of measurement."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ def to_raw(layout: Layout) -> np.ndarray | None:
     """Return the matrix (1 + size, 1 + size) that converts coefficients from standardised
     regressors.
 
-    It maps an intercept and parameters for standardised numeric regressors to those for unscaled
-    regressors. The result is None for a layout without numeric regressors.
+    It maps the intercept and parameters for standardised numeric regressors to the intercept and
+    parameters for the original regressors. The result is None for a layout without numeric
+    regressors.
 
-    A product of standardised regressors and indicators is a sum of products of some of these
-    variables.
+    This is possible because a product of standardised regressors and indicators is a linear
+    combination of products of the original variables.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def to_raw(layout: Layout) -> np.ndarray | None:
 
 
 def in_unit(layout: Layout, centred: bool, scaled: bool) -> Layout:
-    """Return the layout with numeric regressors only centred, or only scaled, instead of both."""
+    """Return the layout for numeric regressors that are only centred or only scaled."""
     assert layout.numbers is not None  # noqa: S101  # checked by its callers
     origin = np.where(layout.is_number, 0.0, np.nan)
     means, spreads = layout.numbers.T
@@ -71,10 +72,10 @@ def in_unit(layout: Layout, centred: bool, scaled: bool) -> Layout:
 def centred_factors(
     layout: Layout, theta: np.ndarray
 ) -> tuple[list[tuple[tuple[int, ...], np.ndarray]], np.ndarray]:
-    """Return the tables for centred numeric regressors, and the remaining constants (K,).
+    """Return the tables for centred numeric regressors and the remaining constants (K,).
 
-    The tables are in the form of `Layout.factors`, but the axis of a numeric regressor has length
-    one: the table is multiplied by the regressor's deviation from its mean.
+    The tables have the form of `Layout.factors`, except that the axis of a numeric regressor has
+    length one: the table is multiplied by the deviation of the regressor from its mean.
     """
     to_numbers = to_raw(in_unit(layout, centred=True, scaled=False))
     assert to_numbers is not None  # noqa: S101  # there are numbers

@@ -13,7 +13,7 @@ __all__ = ["Parameters"]
 
 @dataclass(frozen=True)
 class Parameters:
-    """Fields ``h`` and couplings ``J`` of K groups, and of the fit to the pooled rows."""
+    """Fields ``h`` and couplings ``J`` of K groups and of the pooled fit."""
 
     layout: Layout  # position of each table in a parameter vector
     theta: np.ndarray  # (K, layout.size): one parameter vector per group
@@ -24,6 +24,6 @@ class Parameters:
     def shift(self) -> np.ndarray:
         """``dh``, ``dJ``: each group's parameters minus the pooled parameters.
 
-        Without a pooled fit, these are the parameters themselves.
+        Without a pooled fit, these equal the parameters.
         """
         return self.theta if self.pooled is None else self.theta - self.pooled

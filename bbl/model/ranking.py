@@ -1,4 +1,6 @@
-"""Strength of interactions: Frobenius norms of zero-sum couplings, with optional correction."""
+"""Strength of interactions: Strength of interactions: Frobenius norms of zero-sum couplings, with
+optional correction.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,11 @@ __all__ = ["interaction_strength"]
 
 
 def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -> np.ndarray:
-    """Return the strength (T,) of each interaction in `layout`: pairs, terms of three, and so on.
+    """Return the strengths (T,) of all interactions in `layout`, in increasing order of terms.
 
     The strength is the Frobenius norm of the table in the zero-sum gauge, including reference
-    levels; in this gauge, as much as possible is attributed to lower-order terms. The table of a
-    pair includes the tables of higher terms, averaged over their other members.
+    levels. This gauge attributes as much as possible to lower-order terms. The table of a pair
+    includes the tables of higher terms, averaged over their other members.
 
     Parameters
     ----------
@@ -45,10 +47,9 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
     """Return the strengths (P,) of pairs minus the average-product correction.
 
-    The correction of pair (i, j) is ``mean_i mean_j / overall mean``, where the mean of a predictor
-    is taken over the pairs that contain it. `layout.mask` (m, m) marks predictors that share any
-    term. Without higher terms, these are the pairs; with higher terms, partners with strength zero
-    are not counted.
+    The correction of pair (i, j) is ``mean_i mean_j / overall mean``, where ``mean_i`` is the mean
+    over the pairs that contain predictor i. The partners of a predictor are given by `layout.mask`
+    (m, m). With higher terms, partners with strength zero are not counted.
     """
     F = np.zeros((layout.m, layout.m))
     F[layout.pairs[:, 0], layout.pairs[:, 1]] = strength
@@ -68,7 +69,9 @@ def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
 
 
 def _strengths_of_terms(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Return the strengths (T,) of all terms, adding averages of higher terms to lower ones."""
+    """Return the strengths (T,) of all terms, where averages of higher terms are added to lower
+    terms.
+    """
     # `scopes`: the predictors of each table; the first m tables contain fields
     tables = {
         scope: np.pad(layout.table(theta, *scope), [(1, 0)] * len(scope))

@@ -1,4 +1,4 @@
-"""Regressors of each site, and conversion of parameters between vectors and site solutions."""
+"""Regressors of each site, and conversion between parameter vectors and site solutions."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ LARGEST = 1e30  # largest parameter (absolute) for which energies are finite in 
 
 
 def pair_cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row and column of each pair coupling in the coupling matrix, in storage order.
+    """Return the rows and columns of the pair couplings in the coupling matrix, in storage order.
 
-    Both are int32 arrays (couplings,), computed once per layout. The table of a pair is stored row
-    by row. To save memory, positions in a table are converted to positions in the matrix in place.
+    Both are int32 arrays (couplings,) that are cached in the layout. The table of a pair is stored
+    row by row. To save memory, positions in tables are converted to positions in the matrix in
+    place.
     """
     attributes = vars(layout)  # cached like the cached properties of the layout
     if "_pair_cells" in attributes:
@@ -164,14 +165,14 @@ def to_floats(argument: str, value) -> np.ndarray:
 
 
 class Regressors:
-    """The predictors and sets that serve as regressors of each site.
+    """The predictors and sets of predictors that are regressors of each site.
 
-    A *set* is a term (i, j, k, ...) of three or more predictors without one member: given all other
-    predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang 2022, eq. 13).
-    The S sets therefore act as additional predictors after the m predictors. The code of a set is 0
-    if a member is at its reference level, otherwise the number of the joint level, with the last
-    member varying fastest. A model with pairs only has no sets. The D columns are the non-reference
-    levels of predictors and sets.
+    A *set* consists of the members of a term (i, j, k, ...) of three or more predictors except one:
+    given all other predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang
+    2022, eq. 13). The S sets are therefore additional regressors that follow the m predictors. The
+    code of a set is 0 if a member is at its reference level, and otherwise the number of the joint
+    level, with the last member varying fastest. A model with pairs only has no sets. The D columns
+    are the non-reference levels of predictors and sets.
 
     Attributes
     ----------
@@ -180,8 +181,8 @@ class Regressors:
     sets : list of ndarrays of intp, shapes (S_k, k)
         Sets of k = 2, 3, ... predictors.
     set_of_member : list of ndarrays of int, shapes (T_k, k)
-        For the terms of order k = 3, 4, ...: the set without the first, second, ... member of the
-        term. Sets are numbered m, m + 1, ...
+        For the terms of order k = 3, 4, ...: the set that omits the first, second, ... member of
+        the term. Sets are numbered m, m + 1, ...
     n_levels : ndarray of int32, shape (m + S,)
         Numbers of levels of the predictors, followed by those of the sets.
     start : ndarray of intp, shape (m + S + 1,)
@@ -279,7 +280,9 @@ class Regressors:
 
     @cached_property
     def columns(self) -> list[np.ndarray]:
-        """Each site's columns in the site solution: 0 (constant), then 1 + regressor columns."""
+        """Columns of each site in the site solution: 0 (constant), followed by 1 + regressor
+        columns.
+        """
         return [self.columns_of(i) for i in range(self.m)]
 
     def columns_of(self, i: int) -> np.ndarray:
@@ -287,7 +290,7 @@ class Regressors:
         return np.flatnonzero(np.append(True, np.repeat(self.mask[i], np.diff(self.start))))
 
     def positions(self, sub_layout: Layout, predictors: np.ndarray) -> np.ndarray:
-        """Return the columns that correspond to the columns of a smaller layout with some of the
+        """Return the columns that correspond to the columns of a layout with a subset of the
         predictors and terms.
 
         Predictor i of `sub_layout` is ``predictors[i]`` of this layout.
@@ -302,7 +305,9 @@ class Regressors:
         return np.concatenate([np.empty(0, dtype=np.intp), *ranges])
 
     def scope(self, number: int) -> tuple[int, ...]:
-        """Return the predictors of regressor `number`: one predictor, or the members of a set."""
+        """Return the predictors of regressor `number`: a single predictor or the members of a
+        set.
+        """
         if number < self.m:
             return (number,)
         number -= self.m
@@ -313,7 +318,9 @@ class Regressors:
         raise IndexError(number)
 
     def members(self, column: int) -> list[tuple[int, int]]:
-        """Return the level or joint level of a column: a pair (predictor, code) per member."""
+        """Return the level or joint level of a column as a pair (predictor, code) for each
+        member.
+        """
         number = int(np.searchsorted(self.start, column, side="right")) - 1
         scope = self.scope(number)
         levels = np.unravel_index(
@@ -331,13 +338,13 @@ def regressors(layout: Layout) -> Regressors:
 
 
 def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
-    """Return the positions of couplings in a site solution without fields, (layout.D, D).
+    """Return the positions of couplings in a site solution (layout.D, D) without fields.
 
     A coupling of k predictors appears k times, once with each member of its term as the site. The
-    list has an entry for each order k = 2, 3, ...: k pairs (rows, columns) of arrays. Pair a
-    contains, for each coupling of that order, its position with member a as the site: the row of
-    that member's level, and the column of the other members' levels. The list is cached in the
-    layout.
+    list has an entry for each order k = 2, 3, ..., which consists of k pairs (rows, columns) of
+    arrays. Pair a contains the position of each coupling of this order with member a as the site,
+    i.e. the row of this member's level and the column of the levels of the other members. The list
+    is cached in the layout.
     """
     attributes = vars(layout)
     if "_site_cells" not in attributes:
@@ -384,7 +391,9 @@ def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarra
 
 
 def to_sites(layout: Layout, theta: np.ndarray) -> np.ndarray:
-    """Convert parameters (size,) to a site solution (layout.D, 1 + D), equal at a term's sites.
+    """Convert parameters (size,) to a site solution (layout.D, 1 + D).
+
+    All sites of a term have the same coupling.
 
     Examples
     --------
@@ -430,7 +439,7 @@ def from_sites(layout: Layout, site_theta: np.ndarray, symmetrize: bool = True) 
 
 
 def penalties(layout: Layout, lambda_: float | tuple[float, ...]) -> np.ndarray:
-    """Return the penalty (D,) on couplings in each column: a common penalty, or one per order."""
+    """Return the penalty (D,) on couplings in each column, given one penalty or one per order."""
     regs = regressors(layout)
     if isinstance(lambda_, tuple):
         return np.asarray(lambda_)[regs.order - 2]

@@ -27,12 +27,12 @@ MATRIX_ADVANTAGE = 20  # speed of a matrix product relative to products of singl
 
 
 class ScoreGradient:
-    """Derivatives of weighted sums of P(group | row) with respect to class-score coefficients.
+    """Computes derivatives of weighted sums of P(group | row) with respect to score coefficients.
 
     With ``P_y = exp(s_y) / sum_g exp(s_g)``, the derivative of ``P_y`` with respect to the
-    coefficients of group g is ``P_y (1[y=g] - P_g) z_g(x)``. In a complete row ``z_g = (1, t(x))``.
-    In a row with missing cells it is the mean of ``(1, t(x))`` over the states of the missing
-    cells, given the known cells in group g.
+    coefficients of group g is ``P_y (1[y=g] - P_g) z_g(x)``. In a complete row,
+    ``z_g = (1, t(x))``. In a row with missing cells, z_g is the mean of ``(1, t(x))`` over the
+    states of the missing cells, given the known cells and group g.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class ScoreGradient:
         Parameters of the groups, used to weight the states of missing cells.
     cumulative : bool, default False
         Whether the sums ``c_g0 + sum_k c_gk t_k(x)`` are cumulative logits instead of class scores.
-        In this case, rows must be complete.
+        If so, rows must be complete.
     """
 
     def __init__(self, layout: Layout, theta: np.ndarray, cumulative: bool = False):
@@ -67,7 +67,7 @@ class ScoreGradient:
         """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y``.
 
         Derivatives are with respect to the coefficients of group g. Each sum is over a *unit*, a
-        set of one or more rows. The axes are units, y, g, coefficients.
+        set of one or more rows. The axes correspond to units, y, g and coefficients.
 
         Parameters
         ----------
@@ -117,10 +117,11 @@ class ScoreGradient:
         score_derivatives: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the `sums` for independent predictors, given `score_derivatives` (n, K, K).
+        """Return the result of `sums` for independent predictors, given `score_derivatives`
+        (n, K, K).
 
         The indicators of a missing cell are replaced by the level probabilities of its predictor in
-        a group, which do not depend on the known cells of the row.
+        each group, because these do not depend on the known cells of the row.
         """
         # q = K K
         layout = self.layout

@@ -18,7 +18,7 @@ __all__ = ["ScoredInfluence", "influence_of"]
 
 
 class ScoredInfluence(Influence):
-    """`Influence` with couplings that are linear in scores.
+    """`Influence` for models with couplings that are linear in scores.
 
     `_inverse` (r, r) and `_penalty_shift` (r,) refer to the r free parameters of a site.
     """

@@ -1,7 +1,7 @@
-"""Newton's method for sites with couplings linear in scores (see `bbl.model.scores`).
+"""Newton's method for sites with couplings that are linear in scores (see `bbl.model.scores`).
 
-All sites take their steps together, so each step requires one pass over the rows, in memory or in a
-file.
+All sites are updated simultaneously, so each step requires a single pass over the rows, in memory
+or in a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DIVERGING_STEP = 1e-3
 
 @dataclass(frozen=True)
 class ScoredPenalty:
-    """Penalty and prior added to the mean negative log-likelihood of a site.
+    """Penalty and prior that are added to the mean negative log-likelihood of a site.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class ScoredPenalty:
 
     @property
     def is_zero(self) -> bool:
-        """Whether couplings have neither a penalty nor a prior count."""
+        """Whether couplings have no penalty and the prior count is zero."""
         return not np.any(self.lambda_) and not self.prior_count
 
     def matrices(self, layout: Layout, sites: list[int]) -> list[np.ndarray]:
-        """Return each site's penalty matrix (r, r); the penalty is half its quadratic form."""
+        """Return the matrix (r, r) of each site's penalty, which is half the quadratic form."""
         scores = site_scores_of(layout)
         columns = regressors(layout).columns
         metric = (
@@ -84,7 +84,7 @@ class ScoredPenalty:
 
 @dataclass(frozen=True)
 class ScoredFit:
-    """The fit of all m sites; arrays have shape (m,) unless stated otherwise.
+    """Fit of all m sites. Arrays have shape (m,) unless stated otherwise.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class ScoredFit:
         Minimum of the objective, and the norm of its gradient.
     n_iter : ndarray of int32
     converged : ndarray of bool
-        Whether the norm is at most the tolerance, or cannot decrease because of rounding.
+        Whether the norm is at most the tolerance, or cannot decrease further because of rounding.
     determined : ndarray of bool, shape (layout.D, 1 + D)
         Whether each parameter has a finite and unique optimum; False for sites that were not
         fitted.
@@ -110,7 +110,7 @@ class ScoredFit:
 
 @dataclass
 class _Site:
-    """Newton's method at one site: the last accepted point, and the step from it."""
+    """State of Newton's method at one site: the last accepted point and the next step."""
 
     free: np.ndarray
     value: float = np.inf
@@ -150,14 +150,16 @@ def fit_scored_sites(
     layout : Layout
         A layout with `scores`.
     start : ndarray, shape (layout.D, 1 + D)
-        Initial site solution; the nearest solution that is linear in the scores is used.
+        Initial site solution, which is projected to the nearest solution that is linear in the
+        scores.
     penalty : ScoredPenalty
     tolerance : float
         Largest gradient norm that counts as converged.
     itmax : int
-        Maximum number of steps of a site.
+        Maximum number of steps per site.
     floor : float
-        Gradient norm near rounding error, at which a site that cannot improve has converged.
+        Gradient norm close to rounding error, below which a site that cannot improve is considered
+        converged.
     sites : ndarray of int, optional
         Sites to fit; by default, all predictors with more than one level.
     workers : int, default 1
@@ -204,7 +206,9 @@ def _advance(
     itmax: int,
     floor: float,
 ) -> None:
-    """Accept or shorten the step of a site, given the sums at its candidate, and find the next."""
+    """Accept or shorten the step of a site, given the sums at the candidate, and compute the next
+    step.
+    """
     value, gradient, hessian = sums
     candidate = site.candidate
     pull = matrix @ candidate
@@ -233,7 +237,7 @@ def _advance(
 
 
 def scored_memory(layout: Layout) -> float:
-    """Return the memory of a fit, in bytes: three Hessians of each site, and a block of rows."""
+    """Return the memory of a fit in bytes: three Hessians per site, and a block of rows."""
     scores = site_scores_of(layout)
     hessians = sum(float(site_map.n) ** 2 for site_map in scores.maps)
     most_levels = float(layout.n_levels.max(initial=1))
@@ -269,8 +273,8 @@ def _evaluate(
 ) -> dict[int, tuple[float, np.ndarray, np.ndarray]]:
     """Return the mean negative log-likelihood, its gradient and its Hessian at each site.
 
-    `free` contains the free parameters of the sites to evaluate, `totals` (m,) the weights of their
-    usable rows.
+    `free` contains the free parameters of the sites to evaluate, and `totals` (m,) the weights of
+    their usable rows.
     """
     prior_share = prior_count / (totals + prior_count)
     block_sums = partial(_block_sums, layout, free, prior_share)
@@ -296,9 +300,10 @@ def _evaluate(
 def _block_sums(
     layout: Layout, free: dict[int, np.ndarray], prior_share: np.ndarray, block: Sample
 ) -> list[np.ndarray]:
-    """Return, for each site, an array of a block's sums: value, gradient (r,) and Hessian (r r,).
+    """Return an array with the value, gradient (r,) and Hessian (r r,) of each site, summed over a
+    block.
 
-    `prior_share` (m,) contains the weights of equal level proportions in the targets.
+    `prior_share` (m,) contains the weight of uniform level proportions in the targets of each site.
     """
     scores = site_scores_of(layout)
     Z = scores.design(regressors(layout).codes(block.codes))
@@ -326,7 +331,7 @@ def _site_sums(
     weights: np.ndarray,
     prior_share: float,
 ) -> np.ndarray:
-    """Return a site's sums of value, gradient and Hessian over rows, in one array.
+    """Return the value, gradient and Hessian of a site, summed over rows, in one array.
 
     `all_features` (F, n) contains the features of the rows, and `codes` (n,) their levels at the
     site.

@@ -1,11 +1,11 @@
-"""Couplings that are linear in level scores, as a map from fewer free parameters.
+"""Couplings that are linear in level scores, expressed by a smaller number of free parameters.
 
 Levels of ordered predictors have scores u_i(a), 0 at the reference level. The coupling of two
 ordered predictors is ``J_ij(a, b) = theta_ij u_i(a) u_j(b)`` (linear by linear), and the coupling
 of an ordered and a nominal predictor is ``J_ij(a, b) = u_i(a) phi_j(b)`` (row effects); similarly
-for terms of any order. Fields are free. Every parameter of the layout is therefore a factor times
-one free parameter, and the derivatives with respect to the free parameters are sums over the
-parameters that share them.
+for terms of any order. Fields are free. Every parameter of the layout is therefore a multiple of
+one free parameter, and the derivative with respect to a free parameter is a weighted sum over its
+multiples.
 """
 
 # A level with a score of nan, such as "(missing)", has a free parameter of its own. Levels that
@@ -38,12 +38,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ScoreMap:
-    """The map from r free parameters to p parameters: ``theta = factor * free[index]``.
+    """Map from r free parameters to p parameters: ``theta = factor * free[index]``.
 
     Attributes
     ----------
     index : ndarray of intp, shape (p,)
-        The free parameter of each parameter.
+        Index of the free parameter for each parameter.
     factor : ndarray, shape (p,)
         Positive factor of each parameter.
     n : int
@@ -74,7 +74,7 @@ class ScoreMap:
 
     @cached_property
     def first(self) -> np.ndarray:
-        """The first parameter determined by each free parameter, shape (r,)."""
+        """First parameter that each free parameter determines, shape (r,)."""
         return np.unique(self.index, return_index=True)[1]
 
     def expand(self, free: np.ndarray) -> np.ndarray:
@@ -86,31 +86,37 @@ class ScoreMap:
         return np.bincount(self.index, gradient * self.factor, self.n)
 
     def gather_rows(self, values: np.ndarray) -> np.ndarray:
-        """Return `gather` of each row of `values` (n, p)."""
+        """Apply `gather` to each row of `values` (n, p)."""
         return values @ self.matrix
 
     def project(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``A' M A`` (r, r), for the matrix A of the map and M (p, p), such as a Hessian."""
+        """Return ``A' M A`` (r, r) for the matrix A of the map and a matrix M (p, p), such as a
+        Hessian.
+        """
         return np.asarray(self.matrix.T @ (matrix @ self.matrix))
 
     def spread(self, matrix: np.ndarray) -> np.ndarray:
-        """Return ``A M A'`` (p, p) of a matrix (r, r), such as a covariance."""
+        """Return ``A M A'`` (p, p) for the matrix A of the map and a matrix M (r, r), such as a
+        covariance.
+        """
         return self.factor[:, None] * matrix[np.ix_(self.index, self.index)] * self.factor
 
     def restrict(self, theta: np.ndarray) -> np.ndarray:
-        """Return the free parameters (r,) that give the parameters nearest to `theta` (p,)."""
+        """Return the free parameters (r,) whose parameters are closest to `theta` (p,)."""
         return self.gather(theta) / np.bincount(self.index, self.factor**2, self.n)
 
     def ridge(self, penalties: np.ndarray) -> np.ndarray:
-        """Return the L2 penalties (r,) on free parameters equivalent to `penalties` (p,) on all."""
+        """Return the L2 penalties (r,) on free parameters that are equivalent to `penalties`
+        (p,).
+        """
         return np.bincount(self.index, self.factor**2 * penalties, self.n)
 
     def all_of(self, mask: np.ndarray) -> np.ndarray:
-        """Return a mask (r,) of free parameters whose parameters are all in a mask (p,)."""
+        """Return a mask (r,) of the free parameters whose parameters are all in a mask (p,)."""
         return np.bincount(self.index, ~mask, self.n) == 0
 
     def firsts(self, mask: np.ndarray) -> np.ndarray:
-        """Return a mask (p,) of the `first` parameters of the free parameters in a mask (r,)."""
+        """Return a mask (p,) of the `first` parameter of each free parameter in a mask (r,)."""
         out = np.zeros(len(self.index), dtype=bool)
         out[self.first[mask]] = True
         return out
@@ -133,13 +139,14 @@ def scored_tables(layout: Layout) -> np.ndarray:
 
 
 def score_information(layout: Layout, counts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the units of couplings with scores, and a mask of those without rows, both (size,).
+    """Return the units (size,) of couplings with scores, and a mask (size,) of couplings without
+    rows.
 
-    `counts` contains the weights (L_i,) of each predictor's levels. A coupling times its unit is
-    the coupling of levels that are two standard deviations of the score apart, which is comparable
-    to a coupling of two nominal levels; the unit is 1 for other parameters. A coupling has no rows
-    if a predictor's score is constant, or if the nominal level or its reference level is absent;
-    other parameters are not marked.
+    `counts` contains the weights (L_i,) of each predictor's levels. A coupling multiplied by its
+    unit is the effect of a difference of two standard deviations in the score, which is comparable
+    to a coupling of two nominal levels. The unit is 1 for other parameters. A coupling is without
+    rows if the score of a predictor is constant, or if the nominal level or its reference level is
+    absent. Other parameters are not marked.
     """
     units = np.ones(layout.size)
     absent = np.zeros(layout.size, dtype=bool)
@@ -212,7 +219,7 @@ def slopes(layout: Layout, ranges: np.ndarray) -> list[Slope]:
     """Return the free couplings of all tables with scores, in the order of the tables.
 
     `ranges` (m,) contains the difference between the last and the first score of each predictor,
-    which multiplies the scores in `layout`.
+    i.e. the factor that converts the scores in `layout` to the original scores.
     """
     shared = score_map(layout)
     if shared is None:
@@ -238,7 +245,9 @@ def slopes(layout: Layout, ranges: np.ndarray) -> list[Slope]:
 
 
 def _level_map(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each of the D levels, the first level tied to it and its factor, both (D,)."""
+    """Return the first level tied to each of the D levels (D,), and the factor of each level
+    (D,).
+    """
     first = np.arange(layout.D)
     factor = np.ones(layout.D)
     for i, scores in enumerate(layout.scores or ()):
@@ -281,11 +290,11 @@ def score_map(layout: Layout) -> ScoreMap | None:
 
 
 class SiteScores:
-    """The regressors of each site as features: scores of ordered predictors, otherwise indicators.
+    """Features of the regressors of each site: scores for ordered predictors, otherwise indicators.
 
-    A site's logits are ``h(a) + sum_k c_k(a) sum_f W(k, f) z_f``: z are the features of the other
-    predictors, c_k the site's own features (its scores, or indicators of its levels), and the r
-    free parameters are the fields h followed by W, row by row.
+    A site's logits are ``h(a) + sum_k c_k(a) sum_f W(k, f) z_f``: here z contains the features of
+    the other predictors, and c_k the features of the site itself (its scores, or indicators of its
+    levels). The r free parameters are the fields h, followed by the rows of W.
 
     Parameters
     ----------
@@ -300,7 +309,7 @@ class SiteScores:
     features : list of ndarray of intp
         Features of each site's regressors.
     contrasts : list of ndarray, shapes (L_i - 1, d_i)
-        Own features of each site's non-reference levels.
+        Features of the non-reference levels of each site.
     maps : list of ScoreMap
         The map from each site's r free parameters to its p parameters, flattened by level and
         `Regressors.columns`.
@@ -374,7 +383,9 @@ class SiteScores:
 
 
 def _features(first: np.ndarray, factor: np.ndarray, begin: int, end: int) -> np.ndarray:
-    """Return the features (L - 1, d) of a predictor's levels, the columns `begin` to `end` - 1."""
+    """Return the features (L - 1, d) of a predictor's levels, given its columns `begin` to `end` -
+    1.
+    """
     tied = first[begin:end] - begin
     distinct, feature = np.unique(tied, return_inverse=True)
     out = np.zeros((end - begin, len(distinct)))

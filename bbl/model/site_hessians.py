@@ -1,11 +1,11 @@
-"""Scores and Hessians of the sites' conditional likelihoods, and inverse Hessians.
+"""Scores, Hessians and inverse Hessians of the conditional likelihoods of sites.
 
 The *score* is the gradient of the log conditional likelihood, and the *Hessian* is the second
-derivative of its negative, so Newton's step is the inverse Hessian times the score. The p
-parameters of a site are the site's rows of the site solution, in the columns of the constant and of
-the site's regressors, flattened. A *curvature* of a site is the second derivative with respect to
-the fields of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)`` times the weight. A site
-with L levels has L (L - 1) / 2 curvatures.
+derivative of its negative. A Newton step is therefore the inverse Hessian times the score. The p
+parameters of a site are the flattened rows of the site in the site solution, restricted to the
+columns of the constant and the regressors of the site. A *curvature* of a site is the second
+derivative with respect to the fields of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)``
+times the weight. A site with L levels has L (L - 1) / 2 curvatures.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
-    """Return a function for ``inverse(H)[0] @ score``, determined parameters, and H's regularity.
+    """Return a function that computes ``inverse(H)[0] @ score``, a mask of determined parameters,
+    and whether H is regular.
 
-    For a regular Hessian, this takes a third of the time required to compute its inverse.
+    For a regular Hessian, this takes a third of the time needed for the inverse.
     """
     from scipy.linalg import lapack
 
@@ -127,8 +128,9 @@ def _cholesky(H: np.ndarray) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]
 def _pseudo_inverse(
     H: np.ndarray, scale: np.ndarray, is_informed: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return `inverse` of a singular Hessian; `scale` and `is_informed` are the last two results of
-    `_cholesky`.
+    """Return the result of `inverse` for a singular Hessian.
+
+    `scale` and `is_informed` are the last two results of `_cholesky`.
     """
     scales = np.outer(scale, scale)
     # eigenvalues (p,) and eigenvectors in the columns (p, p)
@@ -153,7 +155,7 @@ SHARED_SHARE = 0.5
 def site_hessians(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]
 ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Return, for each site, the mean score (p,) and the mean Hessian (p, p).
+    """Return the mean score (p,) and the mean Hessian (p, p) of each site.
 
     Means are weighted over the site's usable rows. The p parameters are ordered by level, and
     within a level as in `Regressors.columns`.
@@ -198,7 +200,7 @@ def site_hessians(
 def site_scores(
     sample: Rows, layout: Layout, site_theta: np.ndarray, sites: Iterable[int]
 ) -> dict[int, np.ndarray]:
-    """Return the mean scores (p,) of `site_hessians`, without the Hessians."""
+    """Return the mean scores (p,) as in `site_hessians`, without the Hessians."""
     columns = regressors(layout).columns
     totals = usable_weight(sample, layout)
     scores = np.zeros(site_theta.shape)
@@ -217,7 +219,8 @@ def site_scores(
 def site_design(
     codes: np.ndarray, layout: Layout, site_theta: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the design matrix (n, 1 + D), constant first, and ``P_i(a | others)`` (n, layout.D).
+    """Return the design matrix (n, 1 + D) with the constant first, and ``P_i(a | others)``
+    (n, layout.D).
 
     ``P_i(a | others)`` is the conditional probability of level a >= 1 of site i in a row (Woo &
     Wang 2022, eq. 11).
@@ -235,9 +238,9 @@ def _add_scores(
     """Add the scores of rows to the `scores` (layout.D, 1 + D) of all sites in place.
 
     The derivative of a row's log-likelihood with respect to the parameter of level (i, a) and
-    column c is ``w_i (x_ia - P_ia) z_c``: x_ia is 1 if the row has the level, w_i is the weight of
-    the row for site i, and z is its row of the design. The rows have design Z (n, 1 + D),
-    probabilities P (n, layout.D), and `weights` (n, m) for each site.
+    column c is ``w_i (x_ia - P_ia) z_c``: x_ia is 1 if the row has the level and 0 otherwise, w_i
+    is the weight of the row for site i, and z is the row of the design matrix. The rows have design
+    Z (n, 1 + D), probabilities P (n, layout.D), and `weights` (n, m) for each site.
     """
     residual = Z[:, 1 : 1 + layout.D] - P
     residual *= np.repeat(weights, layout.n_levels - 1, axis=1)
@@ -245,7 +248,7 @@ def _add_scores(
 
 
 def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
-    """Split sites into batches that share most of their columns and whose sums fit in the cache."""
+    """Split sites into batches with mostly the same columns, whose sums fit into the cache."""
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
     n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)
@@ -272,14 +275,14 @@ def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
 
 
 class _SparseSums:
-    """Hessians of several sites, summed jointly over the pairs of columns that are 1 in a row.
+    """Accumulates the Hessians of several sites over the pairs of columns that are 1 in each row.
 
     The element for levels a, b and columns t, u is the sum over rows of the curvature of a and b
     times ``z_t z_u``.
 
-    The sums (pairs of columns, curvatures) have a column for each curvature of each site, grouped
-    by site. The pair of columns t >= u is in row ``t (t + 1) / 2 + u``, where t and u count only
-    the columns that some of the sites use.
+    The sums (pairs of columns, curvatures) have one column per curvature, grouped by site. The pair
+    of columns t >= u is in row ``t (t + 1) / 2 + u``, where t and u count only the columns that
+    some of the sites use.
 
     Parameters
     ----------
@@ -311,8 +314,8 @@ class _SparseSums:
         self._sums = np.zeros((n_columns * (n_columns + 1) // 2, len(self._first_levels)))
 
     def add(self, Z: np.ndarray, P: np.ndarray, weights: np.ndarray) -> None:
-        """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) for
-        each site.
+        """Add rows with design Z (n, 1 + D), probabilities P (n, layout.D) and weights (n, m) by
+        site.
         """
         # a few rows at a time: with many levels the curvatures of all rows do not fit in the cache
         n_rows = max(1, CACHED_CURVATURES // len(self._site))
@@ -348,9 +351,9 @@ class _SparseSums:
 
 
 class _SiteSums:
-    """The Hessian of one site, summed by matrix products.
+    """Accumulates the Hessian of one site by matrix products.
 
-    Chunks of rows with a sparse design are summed over the pairs of columns that are 1 (see
+    Chunks of rows with a sparse design are instead summed over the pairs of columns that are 1 (see
     `_SparseSums`).
 
     Parameters

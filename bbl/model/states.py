@@ -1,4 +1,4 @@
-"""Simulation on plain arrays: samples from given models or groups, and random parameters.
+"""Simulation with plain arrays: samples from given models or groups, and random parameters.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -41,10 +41,10 @@ def sample_states(
     """Draw states from ``P(x) ~ exp(sum h_i(x_i) + sum J_ij(x_i, x_j) + ...)`` (eq. 6; R's
     ``sample_xi``).
 
-    If there are at most 2**20 states, all states are listed, and the draws are exact and
-    independent. Otherwise, min(nsample, 256) Gibbs chains start from random states; the first
-    `burn_in` sweeps are dropped and every `thin`-th state is kept. Up to 256 draws are then
-    independent, and more are nearly independent. Draws are in random order.
+    If there are at most 2**20 states, all states are enumerated, and the draws are exact and
+    independent. Otherwise, min(nsample, 256) Gibbs chains start from random states. The first
+    `burn_in` sweeps are dropped, and every `thin`-th state is kept. Up to 256 draws are then
+    independent, and larger samples are nearly independent. Draws are in random order.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def sample_states(
     more : Tables, optional
         Couplings of terms with three or more predictors (see `bbl.model.higher.split`).
     support : Support, optional
-        The possible states of one group, if there are structural zeros. The number of states must
-        then be at most 2**20.
+        The possible states of one group, if there are structural zeros. In this case, the number of
+        states must be at most 2**20.
 
     Returns
     -------
@@ -95,8 +95,10 @@ def _draw_states(
     more: Tables | None,
     support: Support | None,
 ) -> np.ndarray:
-    """Draw states (nsample, m); arguments have already been checked, and the model is checked when
-    it is listed or sampled.
+    """Draw states (nsample, m).
+
+    The other arguments have already been validated; the model is validated by the function that
+    enumerates or samples its states.
     """
     n_states = math.prod(levels.tolist())
     if nsample == 0 or n_states <= MAX_STATES:
@@ -154,8 +156,8 @@ def sample_groups(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw response groups and, given the group, predictors (R's ``randomsamp``).
 
-    The group of each row is drawn independently, so groups are in random order, and a small group
-    may have no rows.
+    The group of each row is drawn independently, so the groups are in random order and a small
+    group may not have any rows.
 
     Parameters
     ----------

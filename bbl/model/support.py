@@ -1,4 +1,4 @@
-"""`Support`: the possible combinations of levels in models with structural zeros.
+"""`Support`: combinations of levels that can occur in models with structural zeros.
 
 G is the number of groups with separate structural zeros, or 1 if all groups share them.
 """
@@ -17,7 +17,7 @@ __all__ = ["Support"]
 
 @dataclass(frozen=True, eq=False)
 class Support:
-    """The possible combinations of levels of some predictors.
+    """Combinations of levels of some predictors that can occur.
 
     Attributes
     ----------
@@ -64,16 +64,17 @@ class Support:
 
     @property
     def pooled(self) -> Support:
-        """The combinations that are possible in at least one group."""
+        """Combinations that are possible in at least one group."""
         return (
             self if self.n_groups == 1 else Support(self.scope, np.any(self.possible, axis=0)[None])
         )
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
-        """Return the possible combinations of `predictors` (increasing); None if all are possible.
+        """Return the possible combinations of `predictors` (in increasing order); None if all are
+        possible.
 
-        A combination is possible if it can occur together with some levels of the other predictors.
-        Predictor ``predictors[i]`` has index i in the returned support.
+        A combination is possible if it can occur with at least one combination of levels of the
+        other predictors. Predictor ``predictors[i]`` has index i in the returned support.
         """
         members = [i for i in self.scope if i in predictors]
         # axes of `possible`, whose first axis is for groups
@@ -84,11 +85,15 @@ class Support:
         return Support(tuple(predictors.index(i) for i in members), possible)
 
     def renumbered(self, number: dict[int, int]) -> Support:
-        """Return the support with predictor i renumbered as ``number[i]``, in the same order."""
+        """Return the support with predictor i renumbered as ``number[i]``, where the order is
+        preserved.
+        """
         return Support(tuple(number[i] for i in self.scope), self.possible)
 
     def permuted(self, position: list[int]) -> Support:
-        """Return the same support where predictor ``position[i]`` becomes predictor i."""
+        """Return the support after predictors are permuted: predictor ``position[i]`` becomes
+        predictor i.
+        """
         number = [position.index(i) for i in self.scope]
         # the scope must be increasing, so axes are sorted by their new numbers
         by_number = np.argsort(number)
@@ -96,14 +101,15 @@ class Support:
 
     @cached_property
     def factor(self) -> Factor:
-        """The scope, and a table (G, L_i, L_j, ...): 0 if a combination is possible, otherwise
-        -inf.
+        """The scope, and a table (G, L_i, L_j, ...) that is 0 if a combination is possible and
+        otherwise -inf.
         """
         with np.errstate(divide="ignore"):
             return self.scope, np.log(self.possible.astype(float))
 
     def states(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a mask (G, prod(shape)) of possible states, the last predictor varying fastest.
+        """Return a mask (G, prod(shape)) of possible states, with the last predictor varying
+        fastest.
 
         `shape` contains the number of levels of every predictor, including predictors outside the
         scope.
@@ -115,7 +121,8 @@ class Support:
     def condition_on(
         self, codes: np.ndarray, unknown: np.ndarray
     ) -> tuple[tuple[int, ...], np.ndarray]:
-        """Return the scope's `unknown` members and a mask (n, G, L_i, ...) of possible levels.
+        """Return the members of the scope in `unknown`, and a mask (n, G, L_i, ...) of possible
+        levels.
 
         Parameters
         ----------
@@ -140,7 +147,8 @@ class Support:
         return members, table[tuple(codes[:, known_predictors].T.astype(np.intp))]
 
     def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return a mask (n, G) of rows possible in each group, for some levels of missing values.
+        """Return a mask (n, G) of rows that are possible in each group for some levels of missing
+        values.
 
         Parameters
         ----------

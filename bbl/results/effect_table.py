@@ -1,4 +1,4 @@
-"""Effects: predictions and comparisons of probabilities, as frame, figure, HTML or LaTeX."""
+"""Effects: predictions and comparisons of probabilities, as a frame, figure, HTML or LaTeX."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Effects:
     Attributes
     ----------
     frame : DataFrame
-        ``group``, ``term`` and ``contrast`` (both empty in predictions that set no predictor);
-        the columns of `by`, or the row labels in ``row``; ``estimate``, ``std_error``,
-        ``statistic``, ``p_value``, ``conf_low``, ``conf_high``; and ``note``, which explains
-        missing intervals or gives a caution. Columns of the package get a trailing underscore if
-        a column of `by` has the same name.
+        ``group``, ``term`` and ``contrast`` (both empty for predictions without `variables`); the
+        columns of `by`, or the row labels in ``row``; ``estimate``, ``std_error``, ``statistic``,
+        ``p_value``, ``conf_low``, ``conf_high``; and ``note``, which explains missing intervals or
+        contains a caution. A trailing underscore is added to these names if a column of `by` has
+        the same name.
     columns : dict of str to str
-        Names in `frame` of the package's columns, by their names without an underscore.
+        Names of these columns in `frame`, by their names without an underscore.
     title : str
         Heading of tables and figures, such as "Difference in probability".
     note : str
@@ -50,9 +50,9 @@ class Effects:
     level : float
         Coverage of the intervals.
     null : float or None
-        Value of the estimates under no effect, 0 or 1; None for predictions.
+        Value of the estimates without an effect, 0 or 1; None for predictions.
     statistic : str
-        Column title of the statistics in print: "z", or "t" under a sampling design.
+        Printed name of the test statistic: "z", or "t" under a sampling design.
 
     Examples
     --------
@@ -81,8 +81,8 @@ class Effects:
         Parameters
         ----------
         groups : sequence, optional
-            Groups to draw; all by default. With two groups, the differences of one are minus the
-            differences of the other, and by default only the second group is drawn.
+            Groups to draw; all by default. With two groups, only the second is drawn by default,
+            because the differences of the groups only differ in sign.
         top : int, default 40
             Maximum number of rows in a panel.
         axes : sequence of matplotlib Axes, optional
@@ -131,8 +131,7 @@ class Effects:
         )
 
     def strongest_first(self) -> Effects:
-        """Return the same effects sorted by the largest absolute estimate of their term, in
-        decreasing order.
+        """Return the effects sorted by term, in decreasing order of the largest absolute estimate.
 
         Examples
         --------
@@ -152,8 +151,8 @@ class Effects:
         return replace(self, frame=self.frame.iloc[order].reset_index(drop=True))
 
     def _row_text(self, row: int) -> str:
-        """Return the name of row number `row` of `frame`: its term and contrast, then its values of
-        `by` or its label.
+        """Return the name of row number `row` of `frame`: its term and contrast, followed by its
+        values of `by` or its label.
         """
         package_columns = set(self.columns.values())
         cells = self.frame.iloc[row]
@@ -168,10 +167,9 @@ class Effects:
 
     @cached_property
     def _summary(self) -> Summary:
-        """The first `SHOWN` rows as a table for text, HTML and LaTeX.
+        """Table of the first `SHOWN` rows for text, HTML and LaTeX.
 
-        With two groups, differences and probabilities of the first group follow from the second, so
-        only the second is shown.
+        With two groups, only the second is shown, because the results for the first follow from it.
         """
         groups = self.frame[self.columns["group"]].tolist()
         shows_second = len(self.labels.groups) == 2 and self.null in (0.0, None)
@@ -219,7 +217,7 @@ class Effects:
         return Summary(head=head, facts={}, title="Effects:", sections=[section], tables={})
 
     def as_html(self) -> str:
-        """Return the table as an HTML fragment, with names escaped.
+        """Return the table as an HTML fragment with escaped names.
 
         Examples
         --------
@@ -236,7 +234,7 @@ class Effects:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the table as LaTeX that needs no packages, with names escaped.
+        """Return the table as LaTeX with escaped names. Packages are not required.
 
         Examples
         --------

@@ -1,5 +1,5 @@
-"""Effects as numbers: the rows to average over, average probabilities in scenarios, their
-contrasts, standard errors and intervals.
+"""Computation of effects: rows to average over, average probabilities in scenarios, contrasts,
+standard errors and intervals.
 """
 # Dimensions: S scenarios (some predictors set to a level each in every row), Q quantities
 # (contrasts of averages of scenarios), U units (sets of rows that are averaged, or single rows), K
@@ -78,9 +78,9 @@ class EffectRows:
     missing : ndarray of bool, shape (n, m), or None
         Missing cells; None if there are none.
     weights : ndarray, shape (n,)
-        Weights of the rows in their unit's average; they sum to 1 in every unit.
+        Weights of the rows in the average of their unit; they sum to 1 in every unit.
     starts : ndarray of int, shape (U + 1,)
-        Unit u has the rows ``starts[u]:starts[u + 1]``; no unit is empty.
+        Unit u consists of the rows ``starts[u]:starts[u + 1]``; units are not empty.
     keys : DataFrame
         A row for each unit: the values of the columns in `by`, or the row label in the column
         ``row``.
@@ -104,7 +104,7 @@ class EffectRows:
         return len(self.starts) - 1
 
     def units(self, first: int, stop: int) -> EffectRows:
-        """Return the rows of the units ``first:stop``, as units 0, 1, ..."""
+        """Return the rows of the units ``first:stop``, renumbered from 0."""
         rows = slice(int(self.starts[first]), int(self.starts[stop]))
         return EffectRows(
             self.codes[rows],
@@ -133,7 +133,7 @@ class _EncodedRows:
     text : str
         Description of the rows in titles.
     table_and_kept : (Frame, ndarray of bool) or None
-        For new rows: their table, and which of its rows are kept. None for other rows.
+        For new rows: their table, and a mask of the rows that are kept. None for other rows.
     """
 
     codes: np.ndarray
@@ -146,12 +146,12 @@ class _EncodedRows:
 
 @dataclass(frozen=True)
 class StreamedRows:
-    """Rows of data read in batches, in units of equal values of predictors.
+    """Rows of data read in batches, in units with equal values of some predictors.
 
     Attributes
     ----------
     blocks : callable
-        ``blocks()`` returns an iterator of all blocks of rows, and shows the progress.
+        ``blocks()`` returns an iterator over all blocks of rows and displays the progress.
     by : list of int
         Positions of the predictors whose levels define the units.
     n_levels : tuple of int
@@ -177,9 +177,7 @@ class StreamedRows:
         return math.prod(self.n_levels)
 
     def parts(self) -> Iterator[tuple[np.ndarray, EffectRows]]:
-        """Yield, for each block, the numbers of its units, and its rows in these units, with their
-        own weights.
-        """
+        """Yield the unit numbers and the rows of each block. Rows keep their own weights."""
         for block in self.blocks():
             if not len(block.codes):
                 continue
@@ -223,8 +221,10 @@ class StreamedRows:
 def make_streamed_rows(
     fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, verbose: int
 ) -> StreamedRows | None:
-    """Return the rows of a call if they are read in batches, from `newdata` or from the training
-    data that the fit does not keep; otherwise None. Arguments are as in `make_effect_rows`.
+    """Return the rows of a call if they are read in batches; otherwise None.
+
+    These are rows of `newdata`, or training rows that the fit does not keep. Arguments are as in
+    `make_effect_rows`.
     """
     training = fit._rereads if newdata is None and grid is None else None
     source = lazy_source(newdata, "newdata") if training is None else training.source
@@ -265,10 +265,10 @@ def make_streamed_rows(
 def make_effect_rows(
     fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, is_rowwise: bool
 ) -> EffectRows:
-    """Return the rows of a call in units; effects are averaged separately in each unit.
+    """Return the rows of a call in units. Effects are averaged within each unit.
 
-    A unit is all rows with equal values of `by`; with `is_rowwise`, each row is a unit, and `by`
-    is ignored. `newdata`, `weights`, `grid` and `by` are arguments of ``fit.avg_comparisons``.
+    A unit consists of all rows with equal values of `by`. With `is_rowwise`, each row is a unit and
+    `by` is ignored. `newdata`, `weights`, `grid` and `by` are described in ``fit.avg_comparisons``.
     """
     if grid is not None and newdata is not None:
         raise OptionError(
@@ -308,7 +308,7 @@ def make_effect_rows(
 
 
 def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
-    """Return the training rows; raise a DataError if the model has none.
+    """Return the training rows. Raises a DataError if the model has none.
 
     Rows that were read in batches have no order and cannot be used for effects of single rows
     (`is_rowwise`).
@@ -331,8 +331,10 @@ def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
 
 
 def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _EncodedRows:
-    """Return new rows, excluding rows with weight 0 and rows that the fit would have dropped for
-    missing values.
+    """Return the encoded new rows.
+
+    Rows with weight 0, and rows that the fit would have dropped because of missing values, are
+    excluded.
 
     `weights` is an array, the name of a column of `newdata`, or None for weights of 1. Raises a
     DataError if no row remains.
@@ -360,12 +362,12 @@ def _encode_new_rows(fit: ClassifierBase, newdata: object, weights: Any) -> _Enc
 
 
 def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
-    """Return the rows that `grid` describes, each with weight 1: all combinations of some levels
-    of each predictor.
+    """Return the rows of a `grid`, each with weight 1: all combinations of selected levels of each
+    predictor.
 
-    With "balanced" these are all levels of a predictor, with "mode" its most frequent level. A
-    dict gives the levels of some predictors; the others have their most frequent level. Numbers
-    have their means.
+    "balanced" selects all levels of a predictor, and "mode" its most frequent level. A dict
+    specifies the levels of some predictors; the other predictors have their most frequent level.
+    Numbers have their means.
     """
     labels = fit.labels
     # the most frequent level: `_counts` has each predictor's weighted level counts (K, L_i)
@@ -410,11 +412,10 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
 
 
 def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
-    """Return the rows of a grid (n, m), excluding rows in cells that cannot occur (structural
-    zeros).
+    """Return the rows of a grid (n, m), except rows in cells that cannot occur (structural zeros).
 
-    Scoring such rows raises an error with the attribute ``rows`` (n,) that marks them. Raises an
-    OptionError if no row remains.
+    Such rows are identified by the attribute ``rows`` (n,) of the error that is raised when they
+    are scored. Raises an OptionError if no row remains.
     """
     # a loop: each member of an average has its own zeros, and only the first error is raised
     while len(codes):
@@ -432,9 +433,9 @@ def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
 
 
 def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectRows:
-    """Return rows in units of equal values of `by`; if it is None, all rows are one unit.
+    """Return rows in units with equal values of `by`, or in a single unit if `by` is None.
 
-    Within a unit, equal rows are merged and sorted by their codes, so that sums do not depend on
+    Within a unit, equal rows are merged and sorted by their codes, which makes sums independent of
     the order of `rows`.
     """
     names, unit_numbers, keys = _number_units(fit, rows, by)
@@ -474,8 +475,8 @@ def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectR
 def _number_units(
     fit: ClassifierBase, rows: _EncodedRows, by: object
 ) -> tuple[list[Hashable], np.ndarray, list[list]]:
-    """Return (the names in `by`, the unit number of each row (n,), the values of these names in
-    each unit).
+    """Return the names in `by`, the unit number (n,) of each row, and the values of these names in
+    each unit.
     """
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
@@ -526,11 +527,11 @@ def _number_units(
 def _encode_by_column(
     rows: _EncodedRows, name: Hashable, predictors: list
 ) -> tuple[np.ndarray, list]:
-    """Return (codes (n,), values) of the column `name` of new rows, which is not a predictor; code
-    k is ``values[k]``.
+    """Return the codes (n,) and values of a column of new rows that is not a predictor; code k
+    means ``values[k]``.
 
     Values are sorted if they can be compared; the last value, None, represents missing cells.
-    `predictors` are the predictors' names, for the error if there is no such column.
+    `predictors` contains the names of the predictors, for the error if the column does not exist.
     """
     frame, is_kept = rows.table_and_kept or (None, None)
     if frame is None or not frame.has(name):
@@ -565,13 +566,13 @@ class EffectValues:
     ----------
     estimate : ndarray, shape (Q, U, K)
     std_error, low, high, statistic, p : ndarray, shape (Q, U, K)
-        Standard errors, limits of the intervals, test statistics and p-values; nan if there
-        are none.
+        Standard errors, limits of the intervals, test statistics and p-values; nan if not
+        available.
     has_errors : bool
         Whether standard errors were computed.
     is_partial : ndarray of bool, shape (Q, U, K), or None
-        Whether the estimate is not finite in some survey replicates, which the standard error
-        then excludes; None for other sources of standard errors.
+        Whether the standard error excludes survey replicates, because their estimates are not
+        finite; None for other sources of standard errors.
     is_impossible : ndarray of bool, shape (Q, U), or None
         Whether a scenario of the quantity sets rows to levels that cannot occur together
         (structural zeros).
@@ -589,7 +590,9 @@ class EffectValues:
 
 
 def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return codes (n, m) and missing cells (n, m) or None of rows set to a scenario's levels."""
+    """Return the codes (n, m) and missing cells (n, m) or None of rows after setting the levels of
+    a scenario.
+    """
     codes = rows.codes.copy()
     missing = None if rows.missing is None else rows.missing.copy()
     for i, code in scenario:
@@ -619,9 +622,9 @@ def _row_probabilities(
     """Return codes (n, m), missing cells (n, m) or None, and probabilities (n, K) of rows in a
     scenario.
 
-    Probabilities are nan where the scenario moves a row to a cell that cannot occur. Depending on
-    its kind, `scores` reports such rows by an `ImpossibleRowsError` (a fit) or by scores of -inf
-    for all groups (a refit).
+    Probabilities are nan if the scenario moves a row to a cell that cannot occur. For such rows,
+    the function `scores` of a fit raises an `ImpossibleRowsError`, and the function of a refit
+    returns -inf for all groups.
     """
     codes, missing = _set_levels(rows, scenario)
     try:
@@ -653,7 +656,7 @@ def _average_by_unit(p: np.ndarray, rows: EffectRows) -> np.ndarray:
 
 
 def compute_contrasts(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
-    """Return the quantities (Q, U, K) from the averages (S, U, K)."""
+    """Compute the quantities (Q, U, K) from the averages (S, U, K)."""
     transform = contrasts.transform
     return np.array(  # [0]: without derivatives
         [
@@ -664,7 +667,7 @@ def compute_contrasts(contrasts: Contrasts, average_by_scenario: np.ndarray) -> 
 
 
 def estimate_effects(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> EffectValues:
-    """Return estimates; standard errors, limits and tests are nan."""
+    """Compute estimates only; standard errors, limits and tests are nan."""
     return _without_errors(contrasts, average_probabilities(contrasts, rows, scores))
 
 
@@ -681,7 +684,9 @@ def _without_errors(contrasts: Contrasts, average_by_scenario: np.ndarray) -> Ef
 
 
 def _find_impossible(contrasts: Contrasts, average_by_scenario: np.ndarray) -> np.ndarray:
-    """Return whether quantities (Q, U) have a scenario with mean nan, given averages (S, U, K)."""
+    """Return a mask (Q, U) of quantities with a scenario whose average is nan, given averages
+    (S, U, K).
+    """
     return np.array(
         [np.isnan(average_by_scenario[q.scenarios]).any(axis=(0, 2)) for q in contrasts.quantities]
     )
@@ -719,8 +724,10 @@ def estimate_streamed(
     delta: DeltaMethod | None,
     level: float,
 ) -> tuple[EffectValues, pd.DataFrame]:
-    """Return the effects in rows that are read in batches, in one pass, and the keys of the units
-    that have rows.
+    """Return the effects in rows that are read in batches, and the keys of the units that have
+    rows.
+
+    The data are read in one pass.
 
     Standard errors need `delta`. Sums over batches are divided by the weights of
     the units at the end.
@@ -772,8 +779,11 @@ def _scenario_sums(
     scores: Scores,
     gradient: ScoreGradient | NumberScoreGradient | None,
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the weighted sums (S, U, K) of probabilities in each scenario and unit, and for each
-    scenario their derivatives (U, K, K, 1 + size); no derivatives without a `gradient`.
+    """Return the weighted sums (S, U, K) of probabilities in each scenario and unit, and their
+    derivatives.
+
+    There is one array (U, K, K, 1 + size) of derivatives for each scenario if `gradient` is not
+    None.
     """
     sums = []
     derivatives = []
@@ -788,8 +798,8 @@ def _scenario_sums(
 def _delta_block(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return (quantities (Q, U, K), their variances (Q, U, K), degrees of freedom (Q, U, K),
-    whether they are impossible (Q, U)) for a block of units.
+    """Return the quantities (Q, U, K), their variances (Q, U, K), degrees of freedom (Q, U, K), and
+    a mask (Q, U) of impossible quantities for a block of units.
     """
     return _combine(contrasts, *_scenario_sums(contrasts, rows, scores, delta.gradient), delta)
 
@@ -841,11 +851,12 @@ def estimate_by_replicates(
     level: float,
     has_tests: bool,
 ) -> EffectValues:
-    """Return estimates with the standard deviations and percentiles over `replicates`, R class
-    score functions.
+    """Compute estimates with standard errors and percentile limits over R `replicates`.
 
-    They are nan for a quantity that is undefined in some replicate. With `has_tests`, z statistics
-    and p-values from a normal distribution are computed; otherwise they are nan.
+    Each replicate is a class score function. The standard error is the standard deviation over the
+    replicates. The results are nan for a quantity that is undefined in some replicate. With
+    `has_tests`, z statistics and p-values from a normal distribution are computed; otherwise they
+    are nan.
     """
     estimates, replicate_estimates, is_impossible = _estimate_replicates(
         contrasts, rows, scores, replicates
@@ -874,9 +885,10 @@ def estimate_by_design_replicates(
     survey: SurveySample,
     level: float,
 ) -> EffectValues:
-    """Return estimates with errors from refits to a survey's replicate weights, and t limits.
+    """Compute estimates with standard errors from refits to replicate weights of a survey, and t
+    limits.
 
-    `replicates` are R class score functions, one for each refit;
+    `replicates` contains R class score functions, one for each refit;
     ``survey.replicates.deviations(estimates, full)`` returns the scaled deviations (R, p) of the
     estimates in the replicates (R, p) from the estimates from all rows, `full` (p,).
     """
@@ -909,8 +921,8 @@ def estimate_by_design_replicates(
 def _estimate_replicates(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, replicates: Sequence[Scores]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (quantities (Q, U, K), their values in each replicate (R, Q, U, K), whether they are
-    impossible (Q, U)).
+    """Return the quantities (Q, U, K), their values (R, Q, U, K) in each replicate, and a mask
+    (Q, U) of impossible quantities.
     """
     average_by_scenario = average_probabilities(contrasts, rows, scores)
     estimates = compute_contrasts(contrasts, average_by_scenario)
@@ -935,9 +947,10 @@ def _add_t_limits(
     df: np.ndarray | float,
     level: float,
 ) -> EffectValues:
-    """Return estimates (Q, U, K) with t limits and tests, normal ones if `df` is infinite.
+    """Return estimates (Q, U, K) with t limits and tests, or normal limits and tests if `df` is
+    infinite.
 
-    `se` (Q, U, K) are their standard errors.
+    `se` (Q, U, K) contains the standard errors.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         half_width = t_quantile(0.5 + level / 2, df) * se

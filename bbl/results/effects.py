@@ -1,5 +1,5 @@
-"""EffectsMixin: effects of predictors on the scale of probabilities, with standard errors from the
-delta method, posterior draws, survey replicates or refits.
+"""EffectsMixin: effects of predictors on the probability scale, with standard errors from the delta
+method, posterior draws, survey replicates or refits.
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ SE_OPTIONS = ("auto", "bootstrap")  # values of the argument `se` other than Fal
 
 @dataclass(frozen=True)
 class ErrorOptions:
-    """Arguments for the standard errors of ``fit.avg_comparisons`` and related methods, checked by
-    `__post_init__`.
+    """Validated arguments for the standard errors of ``fit.avg_comparisons`` and related methods.
 
     Attributes
     ----------
@@ -97,11 +96,10 @@ class ErrorOptions:
 
 
 def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Scores], str]:
-    """Return (class score functions, one for each bootstrap refit; a description of what was
-    drawn).
+    """Return a class score function for each bootstrap refit, and a description of the bootstrap.
 
-    Models are refitted to rows drawn with replacement; networks draw their probability tables
-    from the posterior instead.
+    Models are refitted to rows that are drawn with replacement. For networks, probability tables
+    are drawn from their posterior instead.
     """
     rows = fit._all_rows()  # the training rows
     # excludes rows of an unknown group, which has the code -1; `response` is `y`, or zeros if that
@@ -152,10 +150,10 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
 def refit_replicates(
     fit: ClassifierBase, survey: SurveySample, errors: ErrorOptions
 ) -> list[Scores]:
-    """Return class score functions, one for the refit to each set of replicate weights of a
-    sampling design.
+    """Return a class score function for the refit to each set of replicate weights of a sampling
+    design.
 
-    Scores are nan in rows at a level that no row of the replicate has.
+    Scores are nan in rows with a level that does not occur in the replicate.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its caller
     # weights (n, R) of the training rows in R replicates; `survey.rows` are their positions in
@@ -197,15 +195,13 @@ def refit_replicates(
 
 
 def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scores:
-    """Return the function `scores`, changed to give nan for rows at an absent level.
+    """Return the function `scores`, modified to return nan for rows with an absent level.
 
     `absent_levels` contains a mask (L_i,) of the levels of each predictor.
     """
 
     def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """Return the class scores (n, K), nan for rows with an absent level in a known
-        cell.
-        """
+        """Return the class scores (n, K), nan for rows with an absent level in a known cell."""
         row_scores = scores(codes, missing)
         for i, is_absent_level in enumerate(absent_levels):
             if not is_absent_level.any():
@@ -222,7 +218,7 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
 def _refit_scores(fit: ClassifierBase, train: Sample, rng: np.random.Generator) -> Scores:
     """Return the class score function of `fit` with its members refitted to `train`.
 
-    With several members it gives the logarithm of the members' weighted average probabilities.
+    With several members, it returns the logarithm of the weighted average of their probabilities.
     """
     members = fit._bootstrap_members
     # warm: each refit starts at its member's solution
@@ -255,13 +251,13 @@ def _score_recoded(
     codes: np.ndarray,
     missing: np.ndarray | None,
 ) -> np.ndarray:
-    """Return the `scores` (n, K) of rows after `recode` has changed their codes."""
+    """Apply `recode` to the codes of rows and return their `scores` (n, K)."""
     return scores(recode(codes), missing)
 
 
 def _replace_shares(scores: Scores, priors: np.ndarray | None, shares: np.ndarray) -> Scores:
-    """Return the function `scores` with its model's class proportions `shares` (K,) replaced by
-    `priors` (K,).
+    """Return the function `scores` with the class proportions `shares` (K,) replaced by `priors`
+    (K,).
 
     If `priors` is None, `scores` is returned unchanged.
     """
@@ -305,8 +301,8 @@ def find_effects(
     rows: EffectRows | StreamedRows,
     errors: ErrorOptions,
 ) -> Effects:
-    """Return the table of the quantities of `contrasts` in each unit of `rows`, with the standard
-    errors that `errors` specifies.
+    """Compute the quantities of `contrasts` in each unit of `rows`, with the standard errors
+    specified by `errors`.
     """
     if not contrasts.quantities:  # no predictor has two levels
         raise OptionError(
@@ -378,10 +374,10 @@ def find_effects(
 def _find_streamed_effects(
     fit: ClassifierBase, contrasts: Contrasts, rows: StreamedRows, errors: ErrorOptions
 ) -> Effects:
-    """Return `find_effects` for rows that are read in batches, in one pass.
+    """Return the result of `find_effects` for rows that are read in batches, in one pass.
 
-    Standard errors come from a covariance, because any other source would need a pass for each
-    refit or draw.
+    Standard errors are computed from a covariance, because other sources would require one pass for
+    each refit or draw.
     """
     scores = partial(fit._encoded_scores, dropped=None, priors=None)
     unbounded: frozenset[tuple[int, int]] = frozenset()
@@ -422,10 +418,10 @@ def _make_effects(
     note: str,
     level: float,
 ) -> Effects:
-    """Return the table of effects, with a note on each effect that needs one.
+    """Return the table of effects, with notes.
 
-    `keys` contains a row for each unit, `text` describes the rows in the title, and `unbounded` are
-    levels of parameters without a finite optimum.
+    `keys` contains a row for each unit, `text` describes the rows in the title, and `unbounded`
+    contains the levels of parameters without a finite optimum.
     """
     kind = TITLES[contrasts.transform] if contrasts.is_comparison else "Probability"
     notes = _make_notes(fit, contrasts, values, unbounded)
@@ -444,11 +440,11 @@ def _make_notes(
     values: EffectValues,
     unbounded: frozenset[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the note on each effect, shape (Q, U, K); "" if there is none.
+    """Return the notes (Q, U, K) on the effects, which may be empty.
 
-    Modifies `values` in place: errors, limits and tests become nan where an effect is constant or
-    undefined. `unbounded` are the levels, as (predictor, code), of parameters without a finite
-    optimum.
+    Modifies `values` in place: standard errors, limits and tests become nan if an effect is
+    constant or undefined. `unbounded` contains the levels, as (predictor, code), of parameters
+    without a finite optimum.
     """
     notes = np.full(values.estimate.shape, "", dtype=object)
     is_undefined = ~np.isfinite(values.estimate)
@@ -516,11 +512,11 @@ def _make_frame(
     values: EffectValues,
     notes: np.ndarray,
 ) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return (the frame of effects, with a row for each (quantity, unit, group); the names of the
-    package's columns in it).
+    """Return the frame of effects, with a row for each (quantity, unit, group), and the names of
+    its standard columns.
 
-    The names are a dict by plain name, such as ``"estimate"``: if a user's column has that name,
-    the package's column gets a trailing underscore.
+    The names are a dict from plain names, such as ``"estimate"``, to the names in the frame: a
+    trailing underscore is added if a user's column has the same name.
     """
     # rows are ordered as in the arrays (Q, U, K): groups vary fastest, quantities slowest
     Q = len(contrasts.quantities)
@@ -553,7 +549,7 @@ def _make_frame(
     )
 
     def repeat_each(items: list, times: int) -> pd.Series:
-        """Return a column with each item repeated `times` times."""
+        """Return a column where each item is repeated `times` times."""
         column = pd.Series([item for item in items for _ in range(times)], dtype=object)
         # dtype object: next to a missing value, 1 would become 1.0
         return column if column.isna().any() else column.infer_objects()
@@ -665,27 +661,26 @@ class EffectsMixin(ClassifierBase):
             Predictors, or columns of `newdata`; rows are averaged separately for each of their
             values.
         variables : name, list of names, or dict of name to list of levels, optional
-            Predictors that are set, in every row, to each of their levels (or the given levels) in
-            turn.
+            Predictors that are set to each of their levels (or the given levels) in every row.
         newdata : table, or data read in batches, optional
             Rows with the predictors' columns: a DataFrame (pandas, polars), pyarrow Table or dict
             of lists, or files and other data as in `predict_batches`, which are read in one pass.
-            None for the weighted training rows; a fit of files reads these again if it keeps only
-            a sample.
+            None for the weighted training rows, which are read again if a fit of files keeps only a
+            sample.
         grid : {"balanced", "mode"} or dict of name to levels, optional
-            Generated rows instead of `newdata`. "balanced": all combinations of levels. "mode": one
-            row with the most frequent level of every predictor. A dict: all combinations of the
-            given levels of some predictors, with the others at their most frequent level. Cells in
-            `structural_zeros` are omitted.
+            Rows to generate instead of `newdata`. "balanced": all combinations of levels. "mode": a
+            single row with the most frequent level of every predictor. A dict: all combinations of
+            the given levels of some predictors, with the others at their most frequent level. Cells
+            in `structural_zeros` are omitted.
         weights : column name or array_like of shape (n,), optional
             Weights of the new rows in the average. By default, the column that contained the
             training weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it;
             otherwise all rows have equal weight.
         se : {"auto", "bootstrap", False}, default "auto"
             Source of standard errors. ``"auto"``: the delta method, posterior draws, or refits to
-            survey replicates, whichever is available; if none is, the note gives the reason.
-            ``"bootstrap"``: refits to rows drawn with replacement or, for networks, draws of their
-            tables from Dirichlet posteriors. False: no standard errors.
+            survey replicates, whichever is available. If none is available, the note states the
+            reason. ``"bootstrap"``: refits to rows drawn with replacement or, for networks, draws
+            of their tables from Dirichlet posteriors. False: no standard errors.
         level : float, default 0.95
             Coverage of the intervals.
         nboot : int, default 200
@@ -805,16 +800,16 @@ n_jobs, verbose
         """Return comparisons of predictor levels in terms of average probabilities, with standard
         errors.
 
-        Every row is set to one level and then to the other, with all else unchanged, and the two
-        average probabilities of each group are compared.
+        Every row is set to one level and then to the other, with all other predictors unchanged,
+        and the average probabilities of each group are compared.
 
         Parameters
         ----------
         variables : name, list of names, or dict of name to pairs or contrast, optional
-            Predictors whose levels are compared; all by default. In a dict, a predictor's value is
-            a pair (high, low) of its levels, a list of such pairs, or a name as in `contrast`. For
-            a numeric predictor, a pair of values or a list of pairs; by default it is increased by
-            `step`.
+            Predictors whose levels are compared; all by default. The values of a dict are a pair
+            (high, low) of levels, a list of such pairs, or a name as in `contrast`. For a numeric
+            predictor, they are a pair of values or a list of pairs; by default, the predictor is
+            increased by `step`.
         contrast : {"reference", "pairwise", "sequential"} or (high, low), default "reference"
             "reference": each level against the first. "pairwise": all pairs of levels.
             "sequential": each level against the previous one. (high, low): one pair of levels.
@@ -823,8 +818,8 @@ n_jobs, verbose
         by, newdata, grid, weights, se, level, nboot, seed, n_jobs, verbose
             As in `avg_predictions`.
         cross : bool, default False
-            Whether to contrast the contrasts of the predictors with each other: differences of
-            differences, ratios of ratios.
+            Whether to compute cross-contrasts of the predictors: differences of differences, or
+            ratios of ratios.
         step : number or dict of name to number, optional
             Increase of numeric predictors in every row; by default one standard
             deviation of the training rows.
@@ -833,9 +828,9 @@ n_jobs, verbose
         -------
         Effects
             Standard errors treat the distribution of the predictors as fixed. Intervals and tests
-            are Wald-type, on the scale of the estimate; with draws and bootstrap refits, intervals
-            are percentiles. The column ``note`` states where an interval is unavailable or may not
-            reach its nominal coverage.
+            are Wald-type, on the scale of the estimate; with draws and bootstrap refits, they are
+            percentile intervals. The column ``note`` states where an interval is unavailable or may
+            not reach its nominal coverage.
 
         Raises
         ------
@@ -883,7 +878,7 @@ n_jobs, verbose
         n_jobs: int | None = None,
         verbose: int = 1,
     ) -> Effects:
-        """Return the average slopes of the probabilities with respect to numeric predictors, with
+        """Return the average slopes of probabilities with respect to numeric predictors, with
         standard errors.
 
         Parameters
@@ -896,8 +891,8 @@ n_jobs, verbose
         Returns
         -------
         Effects
-            The change of each group's probability per unit of the predictor: symmetric difference
-            quotients with a step of 1e-4 standard deviations.
+            The change in the probability of each group per unit of the predictor, computed as a
+            symmetric difference quotient with a step of 1e-4 standard deviations.
 
         Raises
         ------
@@ -939,7 +934,7 @@ n_jobs, verbose
     def _steps(self, step: object) -> dict[int, float]:
         """Return the increase of each numeric predictor, by its position.
 
-        `step` is None for one standard deviation, a number for all, or a dict by name.
+        `step` is None for one standard deviation, a number for all predictors, or a dict by name.
         """
         labels = self.labels
         if step is not None and not labels.measured:
@@ -964,11 +959,11 @@ n_jobs, verbose
         return steps
 
     def _effects_part(self, newdata: object, weights: Any) -> Part:
-        """Return the report's section on effects: a table and a figure, or the reason why they are
-        missing.
+        """Return the section of the report on effects: a table and a figure, or the reason why they
+        are missing.
 
-        `newdata` are the rows to average over, None for the training rows; `weights` are their
-        weights.
+        Effects are averaged over `newdata` with `weights`, or over the training rows if `newdata`
+        is None.
         """
         predictors = list(self.labels.names)
         # only training rows are limited; without them and without newdata, avg_comparisons raises

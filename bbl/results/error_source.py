@@ -15,8 +15,8 @@ __all__ = ["DeltaMethod", "ErrorSource"]
 
 @dataclass(frozen=True)
 class DeltaMethod:
-    """Covariance of a fit's coefficients and derivatives of probabilities with respect to them, for
-    the delta method. The coefficients of a group are an intercept and its parameters.
+    """Delta method: covariance of the coefficients of a fit, and derivatives of probabilities. The
+    coefficients of a group are an intercept and the parameters of the group.
 
     Attributes
     ----------
@@ -44,8 +44,7 @@ class ErrorSource:
     unbounded : frozenset of (int, int)
         Levels, as (predictor, code), of parameters without a finite optimum.
     survey : SurveySample or None
-        A sampling design with replicate weights; the model is refitted with each replicate's
-        weights.
+        A sampling design with replicate weights; the model is refitted to each set of weights.
     """
 
     delta: DeltaMethod | None

@@ -1,7 +1,7 @@
-"""Evaluation of predictions: scores with intervals, confusion matrix, report by group, figures.
+"""Evaluation of predictions: scores with intervals, confusion matrix, report by group, and figures.
 
-n and K are the numbers of rows and groups; the *baseline* predicts the class proportions for every
-row.
+Below, n and K are the numbers of rows and groups. The *baseline* predicts the class proportions for
+every row.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Evaluation:
     """Predictions compared with observed groups, as returned by ``fit.evaluate()`` or
     ``cv.evaluate()``.
 
-    Prints as text, displays as HTML in notebooks, converts to LaTeX.
+    Can be displayed as text, HTML (in notebooks) or LaTeX.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Evaluation:
     class_scores : ndarray, shape (n, K)
         Class scores of the rows.
     observed, predicted : ndarray of int, shape (n,)
-        Group of each row, as its number.
+        Number of each row's group.
     weights : ndarray, shape (n,)
         Frequencies or other weights.
     what : str
@@ -80,7 +80,7 @@ class Evaluation:
     level : float
         Coverage of the intervals.
     left_out : float
-        Number of observations without a prediction or a group.
+        Number of observations without a prediction or without a known group.
     costs : ndarray, shape (K, K), or None
         Cost of predicting a group (column) if another (row) is true; `predicted` minimises the
         expected cost.
@@ -114,8 +114,9 @@ class Evaluation:
 
     @property
     def log_loss(self) -> LossRecord:
-        """Log-loss of these rows and of the baseline; its ``verdict`` is a warning if predictions
-        are worse than the baseline.
+        """Log-loss of these rows and of the baseline.
+
+        The attribute ``verdict`` contains a warning if predictions are worse than the baseline.
         """
         loss, baseline = self.scores.loc["log-loss", ["estimate", "baseline"]].to_numpy(float)
         return LossRecord(float(loss), float(baseline), self.what, self.remedy)
@@ -132,8 +133,8 @@ class Evaluation:
         With more than two groups, the AUC is the mean over the groups, each compared with the rest.
         Weights that are not counts are scaled to the effective number of rows (sum w)^2 / sum w^2
         (Kish 1965). For the log-loss, probabilities below 1e-15 are replaced with 1e-15; see
-        `floored`. With `costs` there is a row ``cost``: the mean cost, without limits; its baseline
-        is the mean cost of predicting the cheapest group for every row.
+        `floored`. With `costs`, the row ``cost`` contains the mean cost, without limits. Its
+        baseline is the mean cost of always predicting the group with the lowest cost.
         """
         # (5, 4): a row for each of `SCORES`; estimate, lower and upper limits, baseline
         table = score_table(
@@ -152,8 +153,8 @@ class Evaluation:
 
     @cached_property
     def floored(self) -> tuple[float, float]:
-        """(Number of observations whose group has a predicted probability below 1e-15, number with
-        probability 0).
+        """Number of observations whose group has a predicted probability below 1e-15, and number
+        with probability 0.
 
         For the log-loss these probabilities are replaced with 1e-15. A probability is 0 if the
         group's prior is 0, or if the group has no training rows (in a fold).
@@ -166,9 +167,7 @@ class Evaluation:
 
     @property
     def _floor_note(self) -> str:
-        """Note on observations with a probability below the floor of the log-loss; empty if there
-        are none.
-        """
+        """Note on observations with a probability below the floor of the log-loss; may be empty."""
         n_below, n_zero = self.floored
         if not n_below:
             return ""
@@ -184,7 +183,9 @@ class Evaluation:
 
     @property
     def _effective_weights(self) -> np.ndarray:
-        """Weights (n,): counts unchanged, others scaled to sum to the effective number of rows."""
+        """Weights (n,), which are scaled to sum to the effective number of rows unless they are
+        counts.
+        """
         weights = self.weights
         return (
             weights
@@ -243,8 +244,8 @@ class Evaluation:
         Returns
         -------
         DataFrame
-            ``threshold`` on the probability of the group, decreasing; ``fpr`` and ``tpr``, the
-            proportions of the other rows and of the group's rows whose probability reaches the
+            ``threshold``, a probability of the group, in decreasing order; ``fpr`` and ``tpr``, the
+            proportions of other rows and of rows in the group whose probability is at least the
             threshold.
 
         Examples
@@ -324,7 +325,7 @@ class Evaluation:
         return self._summarise()
 
     def _summarise(self, min_count: float = 0.0) -> Summary:
-        """Return facts and tables; numbers of rows below `min_count` are not written."""
+        """Return facts and tables, where numbers of rows below `min_count` are suppressed."""
         coverage = f"{100 * self.level:g} %"
         total = float(self.weights.sum())
         effective = f"{len(self.weights):,} rows (effective number {total:,.1f})"
@@ -373,7 +374,7 @@ class Evaluation:
         )
 
     def as_html(self) -> str:
-        """Return the evaluation as an HTML fragment, with names escaped.
+        """Return the evaluation as an HTML fragment with escaped names.
 
         Examples
         --------
@@ -389,7 +390,7 @@ class Evaluation:
     _repr_html_ = as_html
 
     def as_latex(self) -> str:
-        """Return the evaluation as LaTeX that needs no packages, with names escaped.
+        """Return the evaluation as LaTeX with escaped names. Packages are not required.
 
         Examples
         --------
@@ -407,8 +408,10 @@ class Evaluation:
 
 
 def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sample:
-    """Return the encoded rows of new data that have a prediction, a group and a positive weight
-    in `row_weights` (n,); raises a DataError if there are none.
+    """Return the encoded rows of new data that can be evaluated.
+
+    These have a prediction, a known group and a positive weight in `row_weights` (n,). Raises a
+    DataError if none remain.
     """
     y = design.encode_response(frame)
     codes, missing = design.encode(frame)
@@ -439,7 +442,7 @@ class ScoredRows:
 def score_blocks(
     blocks: Iterator[Block], encoded_scores: Callable[..., np.ndarray], priors: Any
 ) -> ScoredRows:
-    """Return the scores of all rows of blocks; equal rows are merged if there are many.
+    """Return the scores of the rows in all blocks. Equal rows are merged if there are many rows.
 
     ``encoded_scores(codes, missing, dropped, priors)`` returns the class scores (n, K) of encoded
     rows.
@@ -472,7 +475,10 @@ def score_blocks(
 
 
 def _merge_rows(rows: np.ndarray) -> np.ndarray:
-    """Merge rows (n, K + 2) with equal scores and groups, adding their weights, the last column."""
+    """Merge rows (n, K + 2) with equal scores and groups.
+
+    The last column contains the weights, which are added.
+    """
     order = np.lexsort(rows[:, :-1].T)
     rows = rows[order]
     is_new = np.append(True, (rows[1:, :-1] != rows[:-1, :-1]).any(axis=1))
@@ -497,9 +503,9 @@ def evaluate_rows(
     """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if
     unknown.
 
-    Rows without a score, a group or a weight are left out. `sampled` is whether the weights
-    belong to a sampling design and therefore are not counts; `left_out` are rows that were left out
-    before. For the other arguments see `Evaluation`.
+    Rows without a score, a group or a weight are left out. `sampled` indicates whether the weights
+    belong to a sampling design, i.e. are not counts, and `left_out` is the weight of rows that were
+    left out before. See `Evaluation` for the other arguments.
     """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():

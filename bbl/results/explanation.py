@@ -1,4 +1,4 @@
-"""Explanation: contributions of terms to a row's log-odds. Importance: log-loss without each
+"""Explanation: contributions of terms to the log-odds of rows. Importance: log-loss without each
 predictor. There are n rows, m predictors, K groups and T terms.
 """
 
@@ -35,7 +35,7 @@ DRAWS = "(draws)"  # column of the effect of averaging over posterior draws
 
 @dataclass(frozen=True)
 class Attribution:
-    """The terms of a fitted classifier's class scores, which are sums of terms.
+    """Terms of class scores that are sums of terms.
 
     Attributes
     ----------
@@ -47,18 +47,18 @@ class Attribution:
         For each term, the predictors whose values label it: all of its predictors or, in a
         network, only the feature without its parents.
     constant : ndarray, shape (K,)
-        Part of the class scores that is common to all rows.
+        Constant part of the class scores, the same for all rows.
     of_rows : callable or None
         ``of_rows(codes, missing)`` returns the contributions (n, K, E) of E additional terms, which
         have no tables; their names follow those of `terms`. None if there are none.
     origins : dict of int to float
-        Values from which numeric regressors are measured, by position: their terms are zero there.
+        Values of numeric regressors at which their terms are zero, by position.
     averaged : bool
-        Whether scores are averaged over draws. The terms are then at the mean of the draws and
-        only approximately add up to the scores.
+        Whether scores are averaged over draws. If so, the terms are computed at the mean of the
+        draws and only approximately add up to the scores.
     cumulative : bool
         Whether the sums are cumulative logits of an ordered response instead of class scores: the
-        log-odds of a group or a higher one against the lower ones.
+        log-odds of a group and all higher groups against the lower groups.
     """
 
     names: list[str]
@@ -80,10 +80,10 @@ class Explanation(Notebook):
     ----------
     frame : DataFrame
         One row for each explained row: ``group`` and ``against``, the groups whose log-odds are
-        explained; then ``(baseline)``, the contribution of each term, ``(summed out)`` if some
-        row has a missing value, ``(draws)`` if predictions are averaged over draws (the
-        difference from the terms at the mean of the draws), and ``log_odds``, the sum. A column
-        with the name of a predictor or term gets a trailing underscore (``log_odds_``).
+        explained; then ``(baseline)``, the contribution of each term, ``(summed out)`` if some row
+        has a missing value, ``(draws)`` if predictions are averaged over draws (the difference from
+        the terms at the mean of the draws), and ``log_odds``, the sum. A trailing underscore is
+        added to such a name if a predictor or term has the same name (``log_odds_``).
     values : DataFrame
         Levels of the predictors in each row, as text; ``?`` for missing values.
     terms : tuple of tuple
@@ -133,8 +133,8 @@ class Explanation(Notebook):
         return pd.Series(amounts[order], index=[names[k] for k in order], name="contribution")
 
     def _contributions(self, row: int) -> tuple[np.ndarray, list[str]]:
-        """Return (contributions to a row's log-odds, baseline first; their names, such as
-        ``Sex=Male``).
+        """Return the contributions to a row's log-odds, baseline first, and their names, such as
+        ``Sex=Male``.
 
         `row` is the position of the row in `frame`.
         """
@@ -153,7 +153,9 @@ class Explanation(Notebook):
         return amounts, [BASELINE, *term_names, *self.frame.columns[3 + len(term_names) : -1]]
 
     def _groups(self, row: int) -> tuple[str, str]:
-        """Return the names of the group and the reference whose log-odds are explained in a row."""
+        """Return the names of the group and the reference group whose log-odds are explained in a
+        row.
+        """
         return label_text(self.frame.iloc[:, 0].tolist()[row]), label_text(
             self.frame.iloc[:, 1].tolist()[row]
         )
@@ -167,7 +169,7 @@ class Explanation(Notebook):
         row : int, default 0
             Position of the row.
         top : int, default 12
-            Number of contributions with their own bar.
+            Number of contributions that are drawn as separate bars.
         ax : matplotlib Axes, optional
 
         Examples
@@ -206,14 +208,14 @@ class Explanation(Notebook):
         return sections
 
     def _end(self, n_shown: int) -> list[str]:
-        """Return a line about the rows after the first `n_shown`, in a list; empty if there are
-        none.
+        """Return a list with a line about the rows after the first `n_shown`; empty if all rows are
+        shown.
         """
         n_hidden = len(self.frame) - n_shown
         return [f"... ({n_hidden} more rows; see .frame)"] if n_hidden > 0 else []
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return (the text above the tables: the warning or "", the tables) for notebooks."""
+        """Return the text above the tables (the warning or "") and the tables for notebooks."""
         sections = self._row_sections()
         if sections:
             sections[-1] = replace(sections[-1], note="".join(self._end(len(sections))))
@@ -338,16 +340,16 @@ def explain_rows(
 
 
 def _difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``a - b``, and 0 where both are -inf: a level that occurs in neither group does not
-    distinguish them.
+    """Return ``a - b``, or 0 where both are -inf, because a level that does not occur in either
+    group does not distinguish them.
     """
     with np.errstate(invalid="ignore"):
         return np.where(a == b, 0.0, a - b)
 
 
 def _two_most_probable(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (most probable (n,), second most probable groups (n,)) given class scores (n, K),
-    K > 2.
+    """Return the most probable (n,) and second most probable groups (n,), given class scores (n, K)
+    with K > 2.
     """
     most_probable = first_largest(scores)
     position = np.arange(scores.shape[1] - 1)  # among all groups except the most probable
@@ -397,7 +399,7 @@ class Importance(Notebook):
 
     @check_keywords
     def plot(self, top: int = 40, ax: Axes | None = None) -> Axes:
-        """Draw the `top` importances with two standard errors on each side; return the Axes.
+        """Draw the `top` importances with error bars of two standard errors, and return the Axes.
 
         Examples
         --------
@@ -431,7 +433,7 @@ class Importance(Notebook):
         return f"{fill(verdict)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return (the text above the table, the table of the first rows, without a heading) for
+        """Return the text above the table, and the table of the first rows without a heading, for
         notebooks.
         """
         return self._head(), [first_rows(self.frame.round(5), heading="", source=".frame")]
@@ -450,11 +452,11 @@ def summarise_importance(
     what: str,
     remedy: str = "",
 ) -> Importance:
-    """Return the importances, given log-losses (1 + m, n): row 0 with all m predictors, row 1 + i
-    without predictor i.
+    """Return the importances, given log-losses (1 + m, n).
 
-    `y` are the groups and `weights` the weights (n,) of the rows; `what` and `remedy` are as in
-    `Importance`.
+    Row 0 contains the losses with all m predictors, and row 1 + i the losses without predictor i.
+    `y` (n,) contains the groups and `weights` (n,) the weights of the rows; `what` and `remedy` are
+    described in `Importance`.
     """
     total = weights.sum()
     increases = losses[1:] - losses[0]

@@ -1,4 +1,4 @@
-"""Interactive "what if" pages of a fitted model, and the levels that they initially show.
+"""Interactive "what if" pages of a fitted model, and the levels that are initially selected.
 
 There are K groups, m predictors, and predictor i has L_i levels.
 """
@@ -50,14 +50,14 @@ CONTENT = (
 class Exploration:
     """A page to explore a fitted model, as returned by ``fit.explore()``.
 
-    Notebooks show the page; elsewhere it has been written to a file.
+    In a notebook, the page is displayed; otherwise, it has been written to a file.
 
     Attributes
     ----------
     html : str
         The page.
     path : Path or None
-        Where it was written.
+        File that contains the page.
 
     Examples
     --------
@@ -82,7 +82,9 @@ class Exploration:
         return f"A page to explore the model ({size}), written to {self.path}"
 
     def _repr_html_(self) -> str:
-        """Return a frame with the page; its script cannot reach the notebook."""
+        """Return an inline frame with the page, whose script does not have access to the
+        notebook.
+        """
         return (
             f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="What if" '
             'style="width: 100%; height: 46rem; border: 0"></iframe>'
@@ -97,7 +99,7 @@ def is_in_notebook() -> bool:
 
 
 def refuse_numbers(labels: Labels) -> None:
-    """Raise an OptionError for numeric predictors of other models than Boltzmann machines."""
+    """Raise an OptionError if a model other than a Boltzmann machine has numeric predictors."""
     others = [i for i in labels.numbers if i not in labels.measured]
     if others:
         raise OptionError(
@@ -165,7 +167,7 @@ def what_if_part(section: WhatIf) -> Part:
 
 
 def what_if_page(section: WhatIf, title: str, lead: str) -> str:
-    """Return a page with the what-if section alone."""
+    """Return a page that only contains the what-if section."""
     return page_html(
         title,
         lead,
@@ -176,7 +178,7 @@ def what_if_page(section: WhatIf, title: str, lead: str) -> str:
 
 
 def what_if_assets() -> dict[str, str]:
-    """Return the style and the script of interactive pages."""
+    """Return the style sheet and the script of interactive pages."""
     return {
         "style": read_asset("section.css"),
         "script": "".join(map(read_asset, SCRIPTS)),
@@ -184,8 +186,10 @@ def what_if_assets() -> dict[str, str]:
 
 
 def _slider(factor: NumberFactor, i: int, rows: Sample | None) -> Slider:
-    """Return the range of the slider of predictor `i`, which does not tell single values: at least
-    `MIN_CELL` rows are at or beyond each end before it is rounded outwards.
+    """Return the range of the slider of predictor `i`.
+
+    To avoid disclosing individual values, at least `MIN_CELL` rows are at or beyond each end, which
+    is then rounded outwards.
     """
     step = 10.0 ** (np.floor(np.log10(factor.sd)) - 1.0)
     # `center` is the value with code 0, `mean` the mean of the codes
@@ -210,8 +214,9 @@ class _Numbers:
     sliders: Mapping[int, Slider]
 
     def answers(self, levels: Sequence[int], rows: Sample | None) -> list[float]:
-        """Return the answers `levels` (m,) with the means of `rows` as numbers; without rows, of
-        all training rows.
+        """Return initial values of the predictors: `levels` (m,), but means for numeric predictors.
+
+        The means are over `rows`, or over all training rows if `rows` is None.
         """
         found: list[float] = [int(level) for level in levels]
         for i, slider in self.sliders.items():
@@ -225,7 +230,7 @@ class _Numbers:
 
     @property
     def title(self) -> str:
-        """Words for answers that occur often."""
+        """Title of the initial values for all rows."""
         if len(self.sliders) == len(self.labels.names):
             return "Means"
         return "Most frequent levels" + (" and means" if self.sliders else "")
@@ -239,7 +244,7 @@ def _list_starts(
     rows: Sample | None,
     numbers: _Numbers,
 ) -> list[Start]:
-    """Return the initial choices of levels: most frequent levels, of all rows and of each group,
+    """Return the initial choices of levels: the most frequent levels in all rows and in each group,
     and frequent combinations.
     """
     most_frequent = [int(own.sum(axis=0).argmax()) for own in counts]

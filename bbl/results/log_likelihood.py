@@ -1,4 +1,4 @@
-"""LogLikelihood: the return value of `logLik()`, a number with degrees of freedom and number of
+"""LogLikelihood: the return value of `logLik()`, a float with degrees of freedom and number of
 observations.
 """
 
@@ -14,7 +14,8 @@ class LogLikelihood(float):
     observations) and `log_z`.
 
     `log_z` is "half", "pseudo" or "mf" if the value depends on this approximation of ln Z, whose
-    error is unknown; otherwise None. It is printed; AIC and BIC are not available for such a value.
+    error is unknown; otherwise None. The approximation is mentioned when the value is printed, and
+    AIC and BIC are not available.
 
     Examples
     --------
@@ -40,7 +41,7 @@ class LogLikelihood(float):
         return self
 
     def check_comparable(self) -> LogLikelihood:
-        """Return the value; raises an OptionError if it depends on an approximate ln Z.
+        """Return the value. Raises an OptionError if it depends on an approximate ln Z.
 
         Examples
         --------

@@ -1,5 +1,5 @@
-"""Pack a fitted Boltzmann machine into the content of a model file, a JSON-ready dict and arrays,
-and unpack it.
+"""Convert a fitted Boltzmann machine to the content of a model file, i.e. a JSON-compatible dict
+and arrays, and back.
 """
 # Dimensions: K response groups, m predictors, `size` parameters per group, `n_runs` engine runs
 # (one per group, and one for all rows pooled if there is a pooled fit). Each ``_unpack_x`` takes
@@ -102,9 +102,9 @@ def pack(
 ) -> tuple[dict, dict[str, np.ndarray]]:
     """Return the content of a model file: (dict of names and options, arrays by name).
 
-    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`; `sections` are
-    its summary's tables of tests, `sampling_design` is its text on the design. `store_rows` states
-    whether training rows are stored.
+    `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`, `sections`
+    contains the tables of tests in its summary, and `sampling_design` is its text on the sampling
+    design. `store_rows` indicates whether training rows are stored.
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(
@@ -165,14 +165,14 @@ def _is_sample(fit: ModelResults) -> bool:
 
 
 def _pack_sites(runs: Sequence[EngineFit]) -> dict[str, np.ndarray]:
-    """Return the site solutions of all runs; empty if any run has none."""
+    """Return the site solutions of all runs, or an empty dict if any run does not have one."""
     solutions = [run.site_theta for run in runs if run.site_theta is not None]
     return {"sites": np.array(solutions)} if len(solutions) == len(runs) else {}
 
 
 def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
-    """Return arrays with the positions and p-values of the selected predictors; empty if all are
-    used.
+    """Return arrays with the positions and p-values of the selected predictors, or an empty dict if
+    all predictors are used.
     """
     if relevance is None:
         return {}
@@ -184,8 +184,9 @@ def _pack_relevance(relevance: Relevance | None) -> dict[str, np.ndarray]:
 
 
 def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
-    """Return what `_pack_relevance` stored; raises a ValueError if the positions of selected
-    predictors are not increasing.
+    """Return the selected predictors stored by `_pack_relevance`.
+
+    Raises a ValueError if their positions are not increasing.
     """
     if "relevance_level" not in arrays:
         return None
@@ -196,7 +197,7 @@ def _unpack_relevance(arrays: dict[str, np.ndarray]) -> Relevance | None:
 
 
 def _pack_ranks(runs: Sequence[EngineFit], size: int) -> np.ndarray | None:
-    """Return each run's number of estimable parameters, shape (n_runs,); None if all parameters are
+    """Return the number of estimable parameters in each run, (n_runs,), or None if all are
     estimable in all runs.
     """
     if all(run.rank is None for run in runs):
@@ -208,8 +209,8 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
     """Return ``sd`` (n_runs, size) of the posteriors, and ``state_x`` (n_runs, ...) for each vector
     x of the states.
 
-    ``sd`` is nan for a group without rows, and omitted with draws, from which it is computed. The
-    result is empty without a posterior.
+    ``sd`` is nan for a group without rows. If draws are stored, it is omitted, because it can be
+    computed from them. The result is empty without a posterior.
     """
     if all(run.sd is None for run in runs):
         return {}
@@ -247,8 +248,9 @@ def _unpack_posterior(
 
 
 def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
-    """Return one vector per engine run as a matrix, with zeros for the empty vector of a group
-    without rows.
+    """Stack the vectors of all engine runs to a matrix.
+
+    The empty vector of a group without rows is replaced by zeros.
     """
     length = max(map(len, vectors))
     return np.array(
@@ -257,8 +259,9 @@ def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
 
 
 def _pack_section(section: Section) -> dict:
-    """Return a table of the summary for JSON; columns are stored as text unless they are float, int
-    or bool.
+    """Return a table of the summary for JSON.
+
+    Columns are stored as text unless they are float, int or bool.
     """
     stored_columns = []
     for k, name in enumerate(section.table.columns):
@@ -282,8 +285,9 @@ def _pack_section(section: Section) -> dict:
 
 
 def _unpack_section(stored: dict) -> Section:
-    """Return the section stored by `_pack_section`; raises a ValueError if cells do not match their
-    column's kind.
+    """Return the section stored by `_pack_section`.
+
+    Raises a ValueError if cells do not have the type of their column.
     """
     texts = [
         stored["heading"],
@@ -332,7 +336,9 @@ def _unpack_numbers(stored: list) -> np.ndarray:
 
 
 def _pack_tuning(tuning: Tuning | None) -> dict | None:
-    """Return the cross-validation inside a fit as a dict for JSON; None if the fit had none."""
+    """Return the cross-validation inside a fit as a dict for JSON, or None without a
+    cross-validation.
+    """
     if tuning is None:
         return None
     vectors = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}
@@ -349,8 +355,9 @@ def _pack_tuning(tuning: Tuning | None) -> dict | None:
 
 
 def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
-    """Return the tuning stored by `_pack_tuning`; raises a ValueError if its option is not the
-    tuned option of `engine`.
+    """Return the tuning stored by `_pack_tuning`.
+
+    Raises a ValueError if its option is not the tuned option of `engine`.
     """
     if stored is None:
         return None
@@ -384,8 +391,8 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
 
 
 def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
-    """Return the arrays of structural zeros: their predictors, and which cells can occur, shape (1
-    or K, cells).
+    """Return the arrays of structural zeros: their predictors, and a mask (1 or K, cells) of the
+    cells that can occur.
     """
     if support is None:
         return {}
@@ -398,8 +405,9 @@ def _pack_support(support: Support | None) -> dict[str, np.ndarray]:
 def _unpack_support(
     arrays: dict[str, np.ndarray], design: Design, engine: Engine
 ) -> Support | None:
-    """Return what `_pack_support` stored, or None; raises a ValueError for impossible values, or
-    unless `engine.zeros`.
+    """Return the structural zeros stored by `_pack_support`, or None.
+
+    Raises a ValueError for impossible values, or if `engine.zeros` is False.
     """
     specs = {name: TABLE[name] for name in ("zeros_scope", "zeros_possible")}
     stored_arrays = {name: arrays[name] for name in specs if name in arrays}
@@ -428,8 +436,8 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
     """Raise a ValueError unless terms are sorted, standard deviations are finite and non-negative,
     and the temperature is positive.
 
-    If the engine selects the terms, the arrays of its selection must exist. The sd of a group
-    without rows is nan.
+    If the engine selects the terms, the arrays of its selection must exist. Standard deviations of
+    a group without rows are nan.
     """
     if engine.chooses and not all(name in arrays for name in TERM_CHOICE_ARRAYS):
         raise ValueError("the terms of its groups are missing")
@@ -447,13 +455,13 @@ def _check_values(engine: Engine, layout: Layout, arrays: dict[str, np.ndarray])
 
 
 def _terms_name(order: int) -> str:
-    """Return the name of the array of terms with `order` predictors, 2 or more."""
+    """Return the name of the array of terms with `order` predictors (two or more)."""
     return "pairs" if order == 2 else f"terms{order}"
 
 
 def _terms_table(arrays: dict[str, np.ndarray]) -> dict[str, ArraySpec]:
-    """Return the specifications of the arrays of terms by name: pairs, then each order from 3 on
-    that is in `arrays`.
+    """Return the specifications of the arrays of terms by name: pairs, and each higher order that
+    is in `arrays`.
     """
     # up to the first order without an array
     orders = [2, *takewhile(lambda k: _terms_name(k) in arrays, count(3))]
@@ -474,7 +482,9 @@ def _tuples_to_lists(value: Any) -> Any:
 
 
 def _unpack_runs(arrays: dict[str, np.ndarray]) -> tuple[EngineFit, ...]:
-    """Return the engine runs of all groups, followed by the run on the pooled rows, if any."""
+    """Return the engine runs of all groups, followed by the run on the pooled rows if there
+    is one.
+    """
     run_theta = [*arrays["theta"], *([arrays["pooled"]] if "pooled" in arrays else [])]
     run_draws = unpack_draws(arrays, len(arrays["converged"]))
     runs = []
@@ -515,9 +525,10 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
 
 
 def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
-    """Return whether energies are cumulative logits, which files of other fits do not mention.
+    """Return whether energies are cumulative logits.
 
-    Raises a ValueError if this engine cannot have cumulative logits.
+    The entry is missing in files of other fits. Raises a ValueError if this engine does not support
+    cumulative logits.
     """
     cumulative = meta.get("cumulative", False)
     if not (cumulative is False or (cumulative is True and engine.cumulative)):
@@ -526,8 +537,8 @@ def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of a result class from content stored by `pack`; `classes` states
-    whether it has a response.
+    """Return the arguments of a result class from content stored by `pack`; `classes` indicates
+    whether the model has a response.
     """
     design = Design.from_dict(meta["design"])
     if design.classes != classes:

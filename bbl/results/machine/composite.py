@@ -23,9 +23,9 @@ class CompositeMixin(MachineResults):
         others)), K is the covariance of its score, and H is its Hessian.
 
         It is used to compare models of one method on the same rows (Varin & Vidoni 2005); smaller
-        is better. It is not on the scale of `aic`, which uses the likelihood. With
-        ``missing="marginal"`` it uses only the complete rows, regardless of the rows that each
-        predictor was fitted to, so that formulas with the same predictors are compared on the same
+        is better. It cannot be compared with `aic`, which is based on the likelihood. With
+        ``missing="marginal"``, only complete rows are used, although predictors may have been
+        fitted to more rows. Formulas with the same predictors are therefore compared on the same
         rows.
 
         Raises
@@ -41,8 +41,8 @@ class CompositeMixin(MachineResults):
     @property
     @of_categories
     def clbic(self) -> float:
-        """Composite-likelihood BIC: as `claic`, with ln(number of rows) of each group instead of
-        the factor 2 of the trace.
+        """Composite-likelihood BIC: like `claic`, but with the factor ln(number of rows) of each
+        group for the trace instead of 2.
         """
         likelihoods_and_df = self._composite_by_group()
         n_groups = len(self.labels.groups)
@@ -61,15 +61,16 @@ class CompositeMixin(MachineResults):
         )
 
     def _composite_aic(self) -> float:
-        """Return `claic`, for tables of several models."""
+        """Return `claic` for tables of several models."""
         return self.claic
 
     @of_categories
     def _composite_by_group(self) -> list[tuple[float, float]]:
-        """Return for each group (log pseudo-likelihood of its complete rows, effective number of
-        parameters).
+        """Return the log pseudo-likelihood of the complete rows and the effective number of
+        parameters, for each group.
 
-        The number of parameters is tr(K H^-1), with the score's covariance K and the Hessian H.
+        The effective number of parameters is tr(K H^-1), with the covariance K of the score and the
+        Hessian H.
         """
         # raises a DataError for a sampling design
         check_single_rows(self.survey, "A composite-likelihood criterion")

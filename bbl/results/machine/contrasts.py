@@ -35,18 +35,19 @@ class DifferenceInference(Estimates):
     ``fit.inference()`` for a penalised conditional fit.
 
     The argument `of` is a pair of groups ``(a, b)`` and selects the difference a minus b. Inference
-    is not available for single groups, because P(y|x) depends only on differences.
+    is not available for single groups, because P(y|x) only depends on differences.
 
     Standard errors come from the penalised multinomial information, ``H^-1 I H^-1``, with `ridge`
-    and `scale` taken as fixed. Intervals cover the expected value of the penalised estimate, which
-    is biased towards zero: they reflect the estimate's variance, but not its bias, which becomes
-    negligible with a small `ridge` and many rows. Zero differences are not tested, because the
-    shrinkage of other parameters may move the expected values of their estimates away from zero.
+    and `scale` taken as fixed. Intervals are for the expected value of the penalised estimate,
+    which is biased towards zero. They reflect the variance of the estimate, but not its bias, which
+    is negligible with a small `ridge` and many rows. The hypothesis that a difference is zero is
+    not tested, because shrinkage of other parameters may move the expected value of its estimate
+    away from zero.
 
-    Estimates are the values of ``coef()``, before any calibration of class scores. A parameter that
-    only the penalty determines has no standard error: a level or pair of levels, or its reference,
-    never occurs in one of the groups, or predictors are copies of others. A fit that did not
-    converge has no standard errors.
+    Estimates are the values of ``coef()``, before any calibration of class scores. Parameters that
+    are only determined by the penalty do not have standard errors. This is the case if a level or
+    pair of levels, or its reference, does not occur in one of the groups, or if predictors are
+    copies of others. Standard errors are not available if the fit did not converge.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class DifferenceInference(Estimates):
     estimate : Estimate
         The fitted parameters of all groups.
     engine : Engine
-        The method of the fit, with its options; ``engine.joint`` contains the functions of joint
+        The method of the fit with its options; ``engine.joint`` contains the functions of joint
         fits.
     sample : Sample
         The training rows.
@@ -104,11 +105,12 @@ class DifferenceInference(Estimates):
             )
 
     def _covariances(self, of: Compared) -> tuple[list[np.ndarray], np.ndarray]:
-        """Return (covariance matrices of the differences, one per term; which parameters have an
-        se, (size,)).
+        """Return the covariance matrix of the differences for each term, and a mask (size,) of
+        parameters with a standard error.
 
         `of` is a pair of groups; "group" and "pooled" raise an OptionError. Standard errors are
-        missing for parameters that only the penalty determines, and if the fit did not converge.
+        missing for parameters that are only determined by the penalty, and if the fit did not
+        converge.
         """
         selection = resolve_jointly(of, list(self._labels.groups), self._engine)
         if isinstance(selection, str):  # "group"
@@ -126,7 +128,7 @@ class DifferenceInference(Estimates):
         Parameters
         ----------
         of : (group, group)
-            The default, kept for consistency with other classes, raises an OptionError.
+            The default raises an OptionError; it exists for consistency with other classes.
         level : float, default 0.95
             Coverage of the interval.
 
@@ -140,9 +142,9 @@ class DifferenceInference(Estimates):
         Raises
         ------
         OptionError
-            If `of` is not two groups.
+            If `of` is not a pair of groups.
         BBLError
-            If the information would not fit into memory.
+            If the information matrix would not fit into memory.
 
         Examples
         --------
@@ -189,21 +191,21 @@ class DifferenceInference(Estimates):
         raise OptionError(NO_TEST)
 
     def _covariance(self, groups: list[int]) -> NoReturn:
-        """Raise an OptionError, because single groups have no covariances."""
+        """Raise an OptionError, because covariances are not available for single groups."""
         self.tests()
 
     @check_keywords
     def interactions(
         self, of: Compared = "group", apc: bool = False, level: float = 0.95
     ) -> pd.DataFrame:
-        """Return the interacting pairs with the strength of their difference and its limits,
-        strongest first.
+        """Return the interacting pairs, sorted by the strength of their difference, with confidence
+        limits.
 
         Parameters
         ----------
         of : (group, group)
         apc : bool, default False
-            Whether to subtract the average-product correction from the strengths. Limits are then
+            Whether to subtract the average-product correction from the strengths. If so, limits are
             not available.
         level : float, default 0.95
             Minimum coverage of the limits.
@@ -212,10 +214,10 @@ class DifferenceInference(Estimates):
         -------
         DataFrame
             The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``;
-            p is missing. The strength is a norm, so its estimate is never zero: the limits are the
-            smallest and the largest norm in a ball around the estimate that covers the expectation
-            with probability at least `level`. Limits are missing if any of the couplings has no
-            interval.
+            p is missing. The strength is a norm, so its estimate is never zero. The limits are
+            therefore the smallest and the largest norm in a ball around the estimate that covers
+            the expected value with probability at least `level`. Limits are missing if any of the
+            couplings has no interval.
 
         Examples
         --------
@@ -248,8 +250,10 @@ class DifferenceInference(Estimates):
     def _confidence_radii(
         self, covariances: list[np.ndarray], has_se: np.ndarray, level: float
     ) -> np.ndarray:
-        """Return the radii (P,) of confidence balls with coverage `level` around the couplings of
-        each of P pairs, nan if a coupling has no standard error.
+        """Return the radii (P,) of confidence balls around the couplings of each of P pairs.
+
+        The balls have coverage `level`. The radius is nan if a coupling does not have a standard
+        error.
 
         Couplings are in the zero-sum gauge. Their squared distance from the expectation is at most
         the largest eigenvalue of the covariance times a chi-square variable. `covariances` and

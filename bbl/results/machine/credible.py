@@ -1,5 +1,6 @@
 """PosteriorInference: tables of posterior means, standard deviations, central intervals and
-interactions."""
+interactions.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +27,20 @@ MIN_INCLUDED_COUPLING = 0.05
 
 @final
 class PosteriorInference(Estimates):
-    """Posterior standard deviations and central intervals, as returned by ``fit.inference()`` if
-    the method has a posterior.
+    """Posterior standard deviations and central intervals, as returned by ``fit.inference()`` for
+    methods with a posterior.
 
-    The argument `of` selects the parameters: ``"group"`` for each group, or a pair of groups ``(a,
-    b)`` for the difference a minus b. The variances of two groups add up because the groups have no
-    rows in common. The pooled fit shares rows with each group, so the posterior of the differences
-    ``dh`` and ``dJ`` from it is not available.
+    The argument `of` selects the parameters: ``"group"`` for each group, or a pair of groups
+    ``(a, b)`` for the difference a minus b. The variances of two groups are added, because
+    different groups have different rows. The pooled fit shares rows with each group, so the
+    posterior of the differences ``dh`` and ``dJ`` is not available.
 
     Parameters
     ----------
     labels : Labels
         Names of the groups, the predictors and their levels.
     estimate : Estimate
-        Posterior means, and each group's engine run.
+        Posterior means, and the engine run of each group.
     engine : Engine
         The method of the fit; its ``posterior`` describes the posterior and computes the
         strengths of pairs.
@@ -88,7 +89,9 @@ class PosteriorInference(Estimates):
 
     def _sds(self, selection: str | tuple[int, int]) -> np.ndarray:
         """Return the posterior standard deviations of all groups (K * size,), or of a difference
-        (size,); nan for a group without rows.
+        (size,).
+
+        They are nan for groups without rows.
         """
         layout = self._estimate.parameters.layout
         K = len(self._labels.groups)
@@ -102,10 +105,10 @@ class PosteriorInference(Estimates):
         )
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or one entry for a difference; None if there
-        are no draws.
+        """Return the draws (n, size) of each group, or of a difference in a list; None without
+        draws.
 
-        The n draws are the draws of all chains, one chain after the other.
+        The draws of all chains are concatenated.
         """
         size = self._estimate.parameters.layout.size
         K = len(self._labels.groups)
@@ -121,10 +124,10 @@ class PosteriorInference(Estimates):
         return [None if a is None or b is None else a - b]
 
     def _covariance(self, groups: list[int]) -> np.ndarray:
-        """Return the posterior covariance (q, q) of the q parameters of `groups`; an OptionError if
-        a group has no draws.
+        """Return the posterior covariance (q, q) of the q parameters of `groups`.
 
-        Parameters of different groups have covariance zero.
+        Raises an OptionError if a group does not have draws. Parameters of different groups have
+        covariance zero.
         """
         from scipy.linalg import block_diag
 
@@ -152,7 +155,8 @@ class PosteriorInference(Estimates):
             The columns of ``tidy()`` that identify the parameter (``group``, ``predictor``, ...),
             then ``estimate`` (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing),
             ``lower``, ``upper``, and ``test``, a description of the posterior. The interval has
-            equal tails: quantiles of the draws or, without draws, of a normal distribution.
+            equal tails. Its limits are quantiles of the draws or, without draws, of a normal
+            distribution.
 
         Raises
         ------
@@ -211,8 +215,8 @@ class PosteriorInference(Estimates):
     def interactions(
         self, of: Compared = "group", apc: bool = False, tau: float = MIN_INCLUDED_COUPLING
     ) -> pd.DataFrame:
-        """Return the interacting pairs with posterior standard deviations and inclusion
-        probabilities, strongest first.
+        """Return the interacting pairs, strongest first, with posterior standard deviations and
+        inclusion probabilities.
 
         Parameters
         ----------
@@ -222,9 +226,9 @@ class PosteriorInference(Estimates):
             Whether to subtract the average-product correction from the strengths; `sd` remains the
             sd of the uncorrected strength.
         tau : float, default 0.05
-            Threshold on the root mean square of a pair's couplings in the zero-sum gauge, above
-            which the pair counts as included; for two predictors with two levels it is the Ising
-            coupling.
+            Threshold on the root mean square of the couplings of a pair in the zero-sum gauge.
+            Pairs above the threshold count as included. For two predictors with two levels, the
+            root mean square is the absolute value of the Ising coupling.
 
         Returns
         -------
@@ -266,11 +270,12 @@ class PosteriorInference(Estimates):
         return rank_interactions(frame, parameters, of, groups, apc)
 
     def _strength_posterior(self, run: EngineFit, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (standard deviations of the strengths, probabilities that couplings exceed `tau`),
-        both (P,), for a group's P pairs.
+        """Return the standard deviations (P,) of the strengths and the probabilities (P,) that
+        couplings exceed `tau`.
 
-        Both are nan for a group without rows. `run` is the engine run of the group. Some methods
-        draw the strengths at random, with a fixed seed so that repeated calls agree.
+        They refer to the P pairs of one group and are nan for a group without rows. `run` is the
+        engine run of the group. Some methods sample the strengths. They use a fixed seed, which
+        makes repeated calls agree.
         """
         layout = self._estimate.parameters.layout
         if run.sd is None:

@@ -134,7 +134,7 @@ __all__ = [
     "to_spins",
 ]
 
-# public names by defining module; they are imported on first access
+# public names by the module that defines them; they are imported on first access
 NAMES_BY_MODULE = {
     "bbl.api.machine.average": ("average",),
     "bbl.api.bicluster": ("bicluster", "du_process"),
@@ -183,8 +183,8 @@ NAMES_BY_MODULE = {
     "bbl.results.shooter.shooter": ("ShooterResults",),
 }
 
-# the same for estimators of bbl.sklearn; not in __all__, so that ``from bbl import *`` works
-# without scikit-learn
+# the same for the estimators of bbl.sklearn, which are not in __all__ because
+# ``from bbl import *`` must work without scikit-learn
 ESTIMATORS_BY_MODULE = {
     "bbl.sklearn": (
         "BBLClassifier",
@@ -197,13 +197,13 @@ ESTIMATORS_BY_MODULE = {
     ),
 }
 
-if not TYPE_CHECKING:  # type checkers see only the imports above
+if not TYPE_CHECKING:  # type checkers only see the imports above
 
     def __getattr__(name: str) -> Any:
         """Import and return a public name or module on first access (called by Python)."""
         for module, names in (NAMES_BY_MODULE | ESTIMATORS_BY_MODULE).items():
             if name in names:
-                # stored in the module, so that Python finds it directly next time
+                # stored in the module, so that Python finds it directly the next time
                 value = globals()[name] = getattr(import_module(module), name)
                 return value
         if find_spec(f"{__name__}.{name}") is not None:

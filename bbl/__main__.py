@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     args = parse(sys.argv[1:] if argv is None else argv)
     options = option_names()  # maps arguments to options: "lambda_" to "--lambda"
-    # files on the command line, by the argument name in messages
+    # files on the command line, by the name that messages use for the argument
     files = {
         name: getattr(args, name)
         for name in ("data", "newdata")
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
             run(args)
             sys.stdout.flush()
         except BrokenPipeError:  # the reader of the pipe, such as head, has closed it
-            # Python would flush standard output again at exit, and fail
+            # otherwise, Python would flush standard output again at exit and fail
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return PIPE_CLOSED
         except BBLError as error:

@@ -122,7 +122,7 @@ MACHINE_ONLY = (
     "plot_logo",
     "plot_network",
 )
-# features that are not available with structural zeros, in Markdown, with the reason
+# features that are not available with structural zeros, in Markdown, and the reason
 WITH_ZEROS: dict[str, str] = {
     "data read in batches": "structural zeros are compared with all rows in memory",
     "a choice of `log_z`": (
@@ -141,7 +141,7 @@ WITH_ZEROS: dict[str, str] = {
 }
 
 
-# what cannot be combined with numeric predictors, with the reason
+# features that cannot be combined with numeric predictors, and the reason
 WITH_NUMBERS: dict[str, str] = {
     "structural_zeros": "structural zeros are combinations of levels",
     "relevance": "relevance only compares distributions of levels",

@@ -31,7 +31,7 @@ __all__ = [
     "check_keywords",
 ]
 
-# from argument names of the R package to ours, both in lower case without dots and underscores
+# maps argument names of the R package to ours; both are in lower case without dots and underscores
 R_NAMES = {
     "nstep": "nsteps",
     "progressbar": "verbose",
@@ -51,7 +51,7 @@ def near_match(name: object, known_names: Iterable[object]) -> str:
     closer to ``lambda_`` than to ``lambdah``. An argument name of the R package matches the
     argument with the same meaning.
     """
-    # reversed: of several names with the same plain form, the dict keeps the last one, which is the
+    # reversed: if several names have the same plain form, the dict keeps the last one, which is the
     # first in `known_names`
     name_by_plain_form = {
         _plain(known_name): known_name for known_name in reversed(list(known_names))
@@ -184,7 +184,7 @@ def real(
     number = any_real(argument, value)
     is_inside = low < number <= high if open_low else low <= number <= high
     if not is_inside or (finite and math.isinf(number)):
-        # for the message: a round bracket for an excluded bound
+        # in the message, a round bracket stands for an excluded bound
         left_bracket = "(" if open_low or math.isinf(low) else "["
         right_bracket = ")" if finite and math.isinf(high) else "]"
         raise OptionError(
@@ -232,7 +232,7 @@ def integer(argument: str, value: object, low: int | None = None, high: int | No
         )
     number = int(value)
     if (low is not None and number < low) or (high is not None and number > high):
-        # for the message; callers that give `high` also give `low`
+        # in the message; callers that pass `high` also pass `low`
         allowed_range = f"at least {low}" if high is None else f"in {low}..{high}"
         raise OptionError(f"{argument} must be {allowed_range}; got {number}.", argument=argument)
     return number

@@ -23,7 +23,8 @@ __all__ = [
 ]
 
 MAX_ARRAYS = 1000
-_MAX_DIRECTORY = MAX_ARRAYS * 256  # bytes; sufficient, as names have at most 68
+# in bytes; this is sufficient because names have at most 68 bytes
+_MAX_DIRECTORY = MAX_ARRAYS * 256
 # Records of the zip format (APPNOTE.TXT), with the order of their fields. Header before each
 # member: signature; version, flags, method, time, date; crc32, two sizes; lengths of name and extra
 _LOCAL = struct.Struct("<4s5H3I2H")
@@ -41,10 +42,10 @@ _ENTRY_SIZES = struct.Struct("<2H3Q")
 # of disks. Classic end: signature; two disks, two numbers of entries; size and offset of the
 # directory; length of the comment
 _END = struct.Struct("<4sQ2H2I4Q4sIQI4s4H2IH")
-_JANUARY_1980 = 0x21  # date of all members, so that the same model gives the same bytes
+_JANUARY_1980 = 0x21  # date of all members, so that the same model always results in the same bytes
 _ZIP64 = 45  # version of the format that readers must support
-_SEE64 = 0xFFFFFFFF  # in a four-byte field: the value is in the 64-bit record
-_SEE64_SHORT = 0xFFFF  # the same, in a two-byte field
+_SEE64 = 0xFFFFFFFF  # in a four-byte field, this means that the value is in the 64-bit record
+_SEE64_SHORT = 0xFFFF  # the same for a two-byte field
 
 Entry = tuple[str, int, int]  # name, crc32 and size in bytes of a member
 
@@ -65,8 +66,8 @@ def directory(entries: list[Entry]) -> bytes:
     """
     records = []
     offset = 0  # position of the member's header
-    # the high byte is the writer, Unix (3); the high two bytes of mode are a regular file with
-    # permissions 644
+    # the high byte stands for the writer, Unix (3); the high two bytes of mode stand for a regular
+    # file with permissions 644
     made_by = 3 << 8 | _ZIP64
     mode = 0o100644 << 16
     for name, crc, size in entries:
@@ -152,7 +153,7 @@ def read_members(file: BinaryIO, size: int) -> dict[str, bytes]:
         if len(members[name]) != length or zlib.crc32(members[name]) != crc:
             raise ValueError(f"{name!r} does not match its checksum")
     stored_digest = members.pop("sha256", b"")
-    # all names are distinct, and one of them was "sha256"
+    # all names are distinct, and one of them is "sha256"
     if len(members) != len(entries) - 1 or stored_digest != digest(
         [(n, [data]) for n, data in members.items()]
     ):

@@ -39,11 +39,11 @@ __all__ = [
     "score_settings",
 ]
 
-# scores for which lower is better; for all others, higher is better
+# scores for which lower values are better; for all other scores, higher values are better
 LESS_IS_BETTER = ("logloss", "brier", "pnll")
 
 
-# Maps level codes (n, m) and missing cells (n, m) or None to class scores (n, K).
+# Maps level codes (n, m) and a mask of missing values (n, m) or None to class scores (n, K).
 Scores = Callable[[np.ndarray, "np.ndarray | None"], np.ndarray]
 
 
@@ -94,14 +94,14 @@ class Scored:
         `totals` (K,) contains the weight of each group in all rows. Each row is a validation row in
         one fold and a training row in all others.
         """
-        # initial: in case of no validation rows
+        # the initial value is needed if there are no validation rows
         K = len(totals)
         n_folds = self.fold.max(initial=0) + 1
         # weights of the validation rows, one bin for each fold and group
         validation_totals = np.bincount(
             self.fold * K + self.y, weights=self.weights, minlength=n_folds * K
         )
-        # maximum: rounding may give differences slightly below 0
+        # the maximum is needed because rounding errors may result in differences slightly below 0
         return log_share(np.maximum(totals - validation_totals.reshape(-1, K), 0.0))
 
     def log_loss(self, scores: np.ndarray, selected: np.ndarray | slice = slice(None)) -> float:
@@ -155,7 +155,7 @@ def _run_fold(
             value=error.value,
         ) from None
     validation, weights, positions = fold.validation(sample)
-    # each model's method with this name
+    # the method of this name of each model
     scores = np.array(
         [getattr(fold_fit, score_method)(validation.codes, validation.missing) for fold_fit in fits]
     )
@@ -198,7 +198,7 @@ def cross_validate(
         for f, extra_arguments in enumerate(fold_arguments)
     ]
     # `run_tasks` uses threads unless the user has set a joblib backend with processes, to which
-    # tasks are pickled. shared=True forces threads, because rows outside memory belong to an open
+    # tasks are pickled. shared=True requires threads, because rows outside memory belong to an open
     # file or a client, which cannot be pickled.
     fold_results = run_tasks(_run_fold, tasks, workers, progress, shared=not sample.in_memory)
     # F elements each
@@ -228,7 +228,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
         return scores
     calibrated_scores = np.empty_like(scores)
     all_rows_calibration = fit_calibration(scores, scored.y, scored.weights, kind)
-    # with one fold, even and odd rows
+    # if there is one fold, even and odd rows
     fold = scored.fold if len(np.unique(scored.fold)) > 1 else np.arange(len(scores)) % 2
     for f in np.unique(fold):
         in_fold = np.flatnonzero(fold == f)
@@ -258,13 +258,13 @@ def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple
     for setting_scores in scored.scores:
         scores = calibrated(scored, setting_scores, calibrate)
         if score == "auc":
-            # log odds of the second of two groups
+            # log odds of the second of the two groups
             table.append(auc(link(scores)[:, 1], scored.y == 1, scored.weights))
         elif score in ("logloss", "pnll"):
             table.append((scored.log_loss(scores),))
         else:  # a function of log-probabilities (N, K), groups (N,) and weights (N,)
             table.append((SCORES[score](log_probabilities(scores), scored.y, scored.weights),))
-    values = np.array(table)  # scores, not values of the settings: (S, 3) or (S, 1)
+    values = np.array(table)  # scores, as opposed to the values of the settings: (S, 3) or (S, 1)
     to_maximise = -values[:, 0] if score in LESS_IS_BETTER else values[:, 0]
     return values, int(np.argmax(np.where(np.isnan(to_maximise), -np.inf, to_maximise)))
 
@@ -291,5 +291,5 @@ def one_standard_error(
     standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
-    # nan losses leave no candidates
+    # if losses are nan, there are no candidates
     return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

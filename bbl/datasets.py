@@ -38,7 +38,7 @@ __all__ = [
     "load_titanic_passengers",
 ]
 
-# sorted, as R's bbl sorts the levels of predictors: these are the reference levels in the paper
+# sorted because R's bbl sorts the levels of predictors; these are the reference levels in the paper
 _TITANIC_LEVELS = {
     "Class": ["1st", "2nd", "3rd", "Crew"],
     "Sex": ["Female", "Male"],
@@ -135,7 +135,7 @@ def load_titanic_passengers() -> pd.DataFrame:
     columns: dict[str, Any] = {
         name: pd.CategoricalDtype(levels[name]) for name in ("Class", "Sex", "Survived")
     }
-    # an unknown age is an empty text
+    # an unknown age is an empty string
     return table.assign(Age=pd.to_numeric(table["Age"])).astype(columns)
 
 

@@ -89,8 +89,8 @@ class _WithFields(Exception):
         column: object = None,
         value: object = None,
     ):
-        # copies and pickles are rebuilt from args, which is just the message, and get the other
-        # attributes from __dict__
+        # copies and pickles are created from args, which only contains the message; the other
+        # attributes come from __dict__
         super().__init__(message)
         self.message = message
         self.hint = hint

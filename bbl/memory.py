@@ -12,7 +12,7 @@ from bbl.errors import BBLError
 __all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memory"]
 
 ALWAYS_ALLOWED = 64 * 2**20  # bytes; smaller allocations are not checked
-# fraction of the available memory that an allocation may use; the rest is for temporary arrays
+# proportion of the available memory that an allocation may use; the rest is for temporary arrays
 USABLE_SHARE = 0.8
 
 
@@ -32,7 +32,7 @@ def available_memory() -> int:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable"):
                 free_bytes.append(int(line.split()[1]) * 1024)  # the number is in KiB
-    except OSError:  # not Linux: use all physical memory, where the system provides it
+    except OSError:  # not Linux: use all physical memory, if the system reports it
         if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
             free_bytes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     # limits of control groups (containers), versions 2 and 1; "max" means no limit, and int()
@@ -97,7 +97,7 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except MemoryLimitError:
-        raise  # it already has a message
+        raise  # the error already has a message
     except MemoryError as error:
         reason = f" ({error})" if str(error) else ""
         raise MemoryLimitError(

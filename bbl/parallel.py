@@ -61,8 +61,8 @@ def n_workers(n_jobs: int | None) -> int:
         return requested
     from joblib.parallel import get_active_backend
 
-    # [0] is the backend; without prefer="threads" joblib counts processes, and warns inside the
-    # worker of a pool
+    # [0] is the backend. Without prefer="threads", joblib counts processes, and warns if this runs
+    # inside the worker of a pool
     return max(1, int(get_active_backend(prefer="threads")[0].effective_n_jobs(-1)) + 1 + requested)
 
 
@@ -83,11 +83,13 @@ def run_tasks(
     `workers`. With `shared`, tasks run in threads under any backend, because they write to arrays
     of this process or cannot be pickled. `progress` is called without arguments after each task.
     """
-    # inside a task of an outer call of `run_tasks`, use the flag of that call; otherwise create one
+    # inside a task of an outer call of `run_tasks`, use the flag of that call; otherwise, create a
+    # new flag
     stop = stop_flag()
     results = []
     if workers == 1 or len(tasks) < 2:
-        # in this thread: inside tasks, `stop` is already the flag; outside, nobody else can set it
+        # run in this thread. Inside a task, `stop` is already the flag; outside of tasks, no other
+        # thread can set it
         for task in tasks:
             if stop[0]:
                 raise Stopped
@@ -98,7 +100,7 @@ def run_tasks(
     run = functools.partial(_run_with_flag, function, stop)
     n = min(workers, len(tasks))
     joblib_pool = _joblib_pool(n, shared)
-    threads = ThreadPoolExecutor(n)  # starts no thread before the first task
+    threads = ThreadPoolExecutor(n)  # no thread is started before the first task
     try:
         if joblib_pool is None:
             futures = [threads.submit(run, *task) for task in tasks]
@@ -117,7 +119,7 @@ def run_tasks(
         raise
     finally:
         threads.shutdown(cancel_futures=True)
-    # `_run_with_flag` returns the class Stopped if a task gave up
+    # `_run_with_flag` returns the class Stopped if a task ended early
     if any(result is Stopped for result in results):
         raise Stopped
     return results
@@ -159,7 +161,7 @@ def read_ahead(function: Callable[[S], T], items: Iterable[S], workers: int) -> 
                 item = next(remaining_items)
             except StopIteration:
                 break
-            # raised while reading an item; the results of earlier items come first
+            # raised while an item is read; the results of earlier items are yielded first
             except Exception as error:
                 read_error = error
                 break
@@ -210,8 +212,8 @@ class ThreadPool:
         try:
             _run_queue(function, queue)
         finally:
-            queue.clear()  # start no further tasks after an error or an interrupt
-            errors = [helper.exception() for helper in helpers]  # waits for the helpers
+            queue.clear()  # do not start any further tasks after an error or an interrupt
+            errors = [helper.exception() for helper in helpers]  # wait for the helpers
         for error in errors:
             if error is not None:
                 raise error
@@ -258,7 +260,8 @@ def _run_with_flag(
     try:
         return Stopped if stop[0] else function(*task)
     except Stopped:
-        return Stopped  # if raised, it could reach the caller before the error that set the flag
+        # if it were raised, it could reach the caller before the error that set the flag
+        return Stopped
     except BaseException:
         stop[0] = 1
         raise
@@ -278,7 +281,7 @@ class _Steps:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update(share)
-            # show a note immediately, even without progress, unless tqdm has not shown the bar yet
+            # show a note immediately, even without progress, unless tqdm does not show the bar yet
             if (
                 not (share or self._bar.disable)
                 and time.time() > self._bar.start_t + self._bar.delay
@@ -319,8 +322,8 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
     is_asked_for = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
     is_shown = is_asked_for and SHOWS_BARS.get()
-    # disable=None: no bar unless stderr is a terminal; delay: no bar in the first second.
-    # Fractional steps are displayed as integers.
+    # disable=None: there is no bar unless stderr is a terminal; delay: there is no bar in the first
+    # second. Fractional steps are displayed as integers.
     counts = "{n:.0f}" if total is None else "{percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f}"
     with tqdm(
         total=total,
@@ -350,8 +353,8 @@ def _find_blas_libraries() -> list[Any]:
 
 def _set_blas_threads(library: Any, n_threads: int) -> None:
     """Limit a BLAS library, given by its threadpoolctl controller, to `n_threads` threads."""
-    # since version 3.8, threadpoolctl's set_num_threads silently does nothing in all but one Python
-    # thread
+    # since version 3.8, set_num_threads of threadpoolctl silently does nothing in all Python
+    # threads except one
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 
 
@@ -368,7 +371,7 @@ class _SerialBlas:
 
     def reset(self) -> None:
         """Create a new lock, and set the number of threads inside to 0."""
-        # [0] is a placeholder, replaced by the first thread that enters
+        # [0] is a placeholder that the first thread to enter replaces
         self.lock = threading.Lock()
         self.n_inside = 0
         self.limits_before = [0]

@@ -49,14 +49,15 @@ FORMAT = "bbl model"
 VERSION = 1
 _DTYPES = frozenset(["|b1", "|i1", "<i2", "<i4", "<i8", "|u1", "<u2", "<u4", "<u8", "<f8"])
 _ARRAY_NAME = re.compile(r"[A-Za-z0-9_]{1,64}")
-# limits that prevent a file from an untrusted source from exhausting memory or the stack
-_MAX_META = 64 * 2**20  # bytes of meta.json
-_MAX_DEPTH = 64  # nesting depth of lists and dicts in meta.json
-# number of lists and dicts in meta.json; an empty list takes 2 bytes in the file and 90 in memory
+# limits that prevent files from untrusted sources from exhausting memory or the stack
+_MAX_META = 64 * 2**20  # maximum number of bytes of meta.json
+_MAX_DEPTH = 64  # maximum nesting depth of lists and dicts in meta.json
+# maximum number of lists and dicts in meta.json; an empty list takes 2 bytes in the file and 90
+# bytes in memory
 _MAX_CONTAINERS = 250_000
 
-# a string, where brackets do not count, an opening bracket (group 1), or a closing one. ++ and *+
-# do not backtrack, which makes the search linear in time
+# a string, in which brackets do not count, an opening bracket (group 1), or a closing bracket. ++
+# and *+ do not backtrack, so the search is linear in time
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 
 
@@ -184,11 +185,11 @@ def _check_path(path: str | os.PathLike) -> str:
             value=path,
         ) from None
     except OSError:
-        # absent or not accessible: treat it as a regular file, and opening it raises the error
+        # absent or not accessible: treat it as a regular file; opening it raises the error
         mode = stat.S_IFREG
     if stat.S_ISDIR(mode) or not os.path.basename(file_name):
         raise IsADirectoryError(errno.EISDIR, "this is a directory; add a file name", file_name)
-    if not stat.S_ISREG(mode):  # reading a pipe would hang; /dev/null must not be replaced
+    if not stat.S_ISREG(mode):  # reading a pipe would block, and /dev/null must not be replaced
         raise OSError(errno.EINVAL, "this is not a regular file; pass another path", file_name)
     return file_name
 
@@ -209,7 +210,7 @@ def _pack(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str) -> lis
     for name, array in plain_arrays.items():
         header = npy_header(array.dtype.str, array.shape)
         members.append((f"{name}.npy", [header, array.reshape(-1).view(np.uint8)]))
-    members.append(("sha256", [digest(members)]))  # of all previous members
+    members.append(("sha256", [digest(members)]))  # digest of all previous members
     chunks: list[Any] = []
     entries: list[Entry] = []
     for name, pieces in members:
@@ -276,8 +277,9 @@ def _check_plain(value: object, place: str, depth: int) -> None:
     value in messages, such as ``meta['terms'][0]``; `depth` is one more than the number of
     enclosing lists and dicts in meta.json.
     """
-    # 62 levels: the dict of meta.json, meta, and the 60 levels documented in `write_model`. This is
-    # 2 less than in `_check_json`, so that this error, which names the place, comes first.
+    # 62 levels: the dict of meta.json, meta, and the 60 levels documented in `write_model`. The
+    # limit is 2 less than in `_check_json`, so that this error, which names the place, is raised
+    # first.
     if depth > _MAX_DEPTH - 2:
         raise OptionError(
             f"{place[:200]} is nested too deeply.", argument="meta", hint="Reduce the nesting."
@@ -325,8 +327,8 @@ def _write_file(target: str, chunks: list[Any]) -> None:
             os.unlink(temporary)
         raise
     if os.name == "posix":
-        # The new name must reach the disk, too. The file is already complete, and not every file
-        # system can sync a directory.
+        # The new name must also be written to disk. The file is already complete, and not every
+        # file system can sync a directory.
         with suppress(OSError):
             handle = os.open(folder, os.O_RDONLY)
             try:
@@ -408,7 +410,8 @@ def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
     ):
         raise ValueError(f"{name!r} does not match its declaration")
     array: np.ndarray = np.ndarray(tuple(shape), dtype, buffer=data, offset=len(header))
-    if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):  # deletes all bytes 0 and 1
+    # translate deletes all bytes 0 and 1
+    if descr == "|b1" and data[len(header) :].translate(None, b"\0\1"):
         raise ValueError(f"{name!r} has a boolean that is neither 0 nor 1")
     return name, array.astype(dtype.newbyteorder("="), copy=False)  # "=": native byte order
 
@@ -424,7 +427,8 @@ def _check_json(text: str) -> None:
         if match[0][0] != '"':  # a bracket, not a string
             depth += 1 if match[1] else -1
             n_brackets += 1
-            if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:  # two brackets each
+            # two brackets for each container
+            if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:
                 raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_CONTAINERS} lists and dicts")
 
 

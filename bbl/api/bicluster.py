@@ -127,7 +127,7 @@ def bicluster(
     rng = generator(seed)
     workers = n_workers(n_jobs)
     n_init = integer("n_init", n_init, 1)
-    # this function's argument names, for the error about an unknown option
+    # this function's argument names, for the error message about an unknown option
     biclusterer = make_method(method, options, arguments(bicluster))
     table, entries = TwoWay.from_data(formula, data, weights, biclusterer.response)
     # entries: row, column, value and weight of each observed cell
@@ -232,7 +232,7 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
     """
     if fit.converged:
         return
-    # method "genetic" has no warning: its runs have a fixed length
+    # method "genetic" has no warning, because the length of its runs is fixed
     if fit.posterior is not None:
         rhat = fit.posterior.rhat  # Series by name of the traced quantity
         warnings.warn(

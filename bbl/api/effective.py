@@ -20,7 +20,7 @@ from bbl.stats.effective import MatchedSize, matched_size, neighbour_weights
 
 __all__ = ["effective_size", "effective_weights"]
 
-FEWEST_ROWS = 3.0  # below this size, chance cannot explain the mutual information
+FEWEST_ROWS = 3.0  # below this size, the mutual information cannot be explained by chance
 LARGEST_SIZE = 1e9  # above this size, the columns have no mutual information
 
 

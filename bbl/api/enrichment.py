@@ -117,7 +117,7 @@ def enrichment(
     if top is not None:
         lengths = [integer("top", length, 1, len(ranked_pairs)) for length in top]
     list_lengths = np.array(lengths, dtype=np.int64)
-    # number of known pairs among the leading ones of each length, and its p-value
+    # number of known pairs among the first pairs of the list, for each length, and its p-value
     reference_known = n_known
     reference_pairs = n_pairs
     if n_universe is not None:

@@ -31,7 +31,8 @@ def _find_kinds() -> dict[str, Any]:
     classes = [
         value for module in modules for value in vars(module).values() if isinstance(value, type)
     ]
-    # vars() looks at the class itself: a subclass that inherits a `_kind` must not replace its base
+    # vars() contains only the class's own attributes: a subclass that inherits a `_kind` must not
+    # replace its base class
     return {vars(cls)["_kind"]: cls for cls in classes if isinstance(vars(cls).get("_kind"), str)}
 
 

@@ -73,7 +73,7 @@ def sample_rows(
     rng = generator(seed)
     kept = pd.DataFrame()
     keys = np.zeros(0)  # random number of each kept row
-    threshold = 1.0  # rows with a greater number are not among the n smallest
+    threshold = 1.0  # rows with a larger number are not among the n smallest
     n_read = 0
     waiting: list[pd.DataFrame] = []
     waiting_keys: list[np.ndarray] = []

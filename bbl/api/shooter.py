@@ -224,8 +224,8 @@ def shooter(
             hint="Use numeric=True, or list the names of the numeric predictors.",
         )
     refuse_batches(data, "shooter()", "data")
-    # order=None accepts interactions of any order, so that `_check_feasible` can name them
-    # sums_out: whether the error for missing values suggests missing="marginal"
+    # order=None accepts interactions of any order, so that `_check_feasible` can name them.
+    # sums_out: whether the error about missing values suggests missing="marginal"
     rules = EncodingRules(
         order=None,
         sums_out="missing_marginal" not in ShooterResults._refusals,
@@ -331,7 +331,7 @@ def _check_numeric(numeric: bool | Sequence[Hashable]) -> bool | tuple[Hashable,
     """Check that `numeric` is True, False or a list of names, and return it."""
     if isinstance(numeric, bool | np.bool_):
         return bool(numeric)
-    if isinstance(numeric, str):  # one name
+    if isinstance(numeric, str):  # a single name
         return (numeric,)
     if isinstance(numeric, Sequence | np.ndarray | pd.Index):
         return tuple(numeric)
@@ -387,7 +387,7 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
             argument="screen",
             hint="Use screen='heredity'.",
         )
-    # bytes for the codes, their copies and working memory
+    # number of bytes of the codes, their copies and working memory
     needed_bytes = 4.0 * sample.codes.nbytes + 2e8
     check_memory(
         needed_bytes,
@@ -468,8 +468,8 @@ def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarra
                     is_last and is_chosen,
                 )
             )
-    # PATH: the columns' types. terms: number of terms; held_raw and held_refit: held-out losses of
-    # raw and of refitted weights
+    # PATH: the types of the columns. terms: number of terms; held_raw and held_refit: held-out
+    # losses of raw and of refitted weights
     frame = pd.DataFrame(rows, columns=list(PATH)).astype(PATH)
     chosen_row = int(np.flatnonzero(frame["chosen"])[0])
     compared_rows = [

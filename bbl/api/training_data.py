@@ -92,8 +92,8 @@ def _is_inside(module: str) -> bool:
     return module == "bbl" or module.startswith("bbl.")
 
 
-MANY_GROUPS = 25  # with more integer groups, the response is probably a quantity
-FEWEST_CELLS = 8  # no warning for smaller tables of counts
+MANY_GROUPS = 25  # if there are more integer groups, the response is probably a numeric quantity
+FEWEST_CELLS = 8  # there is no warning for smaller tables of counts
 
 
 def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
@@ -173,7 +173,7 @@ def _has_each_combination_equally(encoded: FitData) -> bool:
     return len(np.unique(np.bincount(cells, sample.weights, n_cells))) == 1
 
 
-# advice when memory runs out
+# advice if there is not enough memory
 FEWER_ROWS = "Use fewer rows or columns, or pass a file, which is read in batches."
 FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer interactions."
 
@@ -221,7 +221,7 @@ def encode_data(
         For data read in batches: the fold assignment, the Dask workers that read the rows, the
         verbosity (0 hides the progress bar), and the number of threads.
     """
-    layout = cast(Layout, None)  # its terms depend on the model family
+    layout = cast(Layout, None)  # the terms of the layout depend on the model family
     if isinstance(data, Source):
         with (
             progress_bar(None, "reading", verbose) as progress,
@@ -292,12 +292,12 @@ def load_rows(data: FitData) -> FitData:
         f"The codes of {stored.n:,} rows",
         "Choose method='pseudo' or 'mf', or fit bbl.sample_rows(data, 500_000).",
     )
-    rng = np.random.default_rng(0)  # not used, as all rows are drawn
+    rng = np.random.default_rng(0)  # not used, because all rows are drawn
     folds = data.assigned_folds
     if not isinstance(folds, StoredFolds):
         sample = stored.draw(stored.n, rng)
     else:
-        # the validation rows of each fold, then rows that are training rows in all folds
+        # first the validation rows of each fold, then the rows that are training rows in all folds
         numbers = [*range(len(folds)), -1]
         parts = [stored.fold(f) for f in numbers]
         loaded = [part.draw(part.n, rng) for part in parts]

@@ -56,7 +56,7 @@ def average(
 ) -> Averaged:
     """Return the average of networks with Dirichlet estimates and prior count `smooth` per cell."""
     D = int(np.sum(n_levels))  # number of levels of all features
-    # probabilities and their logarithms; the members of AODE have about D^2 cells together
+    # probabilities and their logarithms; all members of AODE together have about D^2 cells
     check_memory(
         16.0 * K * D * D,
         f"Averaging {len(dags)} networks with {D} levels and {K} classes",
@@ -92,7 +92,7 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
             + (gammaln(n + prior_count) - gammaln(prior_count)).sum(axis=0)
         )
 
-    # with the arc there is one table per class, without it a single table
+    # with the arc, there is one table for each class; without it, there is a single table
     log_bayes_factor = log_evidence(counts).sum() - log_evidence(counts.sum(axis=1))
     return float(expit(log_bayes_factor + logit(prior)))
 
@@ -125,7 +125,7 @@ class Refitted:
     """A network refitted to the training rows of a fold, for cross-validation."""
 
     network: Network | Averaged
-    # features need not be known, because any can be marginalised
+    # no features must be known, because any feature can be marginalised
     needed: ClassVar[np.ndarray | None] = None
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:

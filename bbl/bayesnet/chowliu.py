@@ -32,7 +32,7 @@ def edge_weights(sample: Rows, n_levels: np.ndarray, K: int, score: str) -> np.n
     level_parameters = np.asarray(n_levels, dtype=float) - 1.0
     penalty = np.outer(level_parameters, level_parameters) * K
     if score == "bic":
-        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))  # 1 keeps the penalty non-negative
+        penalty = penalty / 2 * np.log(np.maximum(weight, 1.0))  # 1 prevents a negative penalty
     return np.where(weight > 0, weight * information - penalty, -np.inf) / sample.total  # n
 
 

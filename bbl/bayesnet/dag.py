@@ -75,8 +75,8 @@ class Dag:
         """Connected components (supernodes), ordered by their first features; features are in the
         order of the model.
         """
-        # union-find: each feature points, possibly via others, to the representative of its
-        # component
+        # union-find: each feature points to the representative of its component, directly or
+        # through other features
         representative = {i: i for i in self.features}
 
         def find_component(i: int) -> int:
@@ -155,7 +155,7 @@ def directed_forest(m: int, edges: Iterable[tuple[int, int]], root: int | None =
             continue
         parents[tree_root] = ()
         reached = [tree_root]
-        for i in reached:  # breadth first; the list grows
+        for i in reached:  # breadth-first search; the list grows during the loop
             for j in neighbours[i]:
                 if j not in parents:
                     parents[j] = (i,)

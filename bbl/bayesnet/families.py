@@ -68,8 +68,8 @@ class Families:
         self.K = K
         self.context = context
         self.n_levels = [int(L) for L in n_levels]
-        # variables of all families, and the number of cells between two successive levels of each,
-        # see `_cell_index`
+        # the variables of all families, and the number of cells between successive levels of each
+        # variable; see `_cell_index`
         scope: list[int] = []
         stride: list[int] = []
         # start of each family in `scope` and in the cells
@@ -78,7 +78,8 @@ class Families:
         cells = 0
         for i, parents in self.families:
             size = 1
-            # the feature varies fastest over the cells, then its last parent
+            # the level of the feature varies fastest over the cells, then the level of its last
+            # parent
             for v in (i, *reversed(parents)):
                 scope.append(v)
                 stride.append(size)
@@ -90,7 +91,7 @@ class Families:
             scope_start.append(len(scope))
             start.append(cells)
         self.cells = cells
-        # counts, their totals and probabilities, 8 bytes each, for each cell and class
+        # counts, their totals and probabilities, with 8 bytes each for each cell and class
         check_memory(
             24.0 * cells * K * (1 if context is None else context[1]),
             f"Tables of {len(self.families)} families with {cells:,} cells for each of {K} classes",
@@ -137,8 +138,7 @@ class Families:
     def widths(self) -> np.ndarray:
         """Number of levels (J,) of the feature for each of the J parent configurations."""
         levels = np.array([self.n_levels[i] for i, _ in self.families], dtype=np.intp)
-        # each family has cells / levels configurations
-        # 1 avoids division by 0
+        # each family has cells / levels configurations; 1 avoids a division by 0
         return np.repeat(levels, np.diff(self.start) // np.maximum(levels, 1))
 
     def sum_over_levels(self, flat: np.ndarray) -> np.ndarray:
@@ -177,7 +177,7 @@ class Families:
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes
-            # rows in memory, for which `weights` may be given, are a single chunk
+            # rows in memory are a single chunk; only for them, `weights` may be given
             chunk_weights = chunk.weights if weights is None else weights
             if chunk.n:
                 unknown = gaps(chunk.missing, chunk.codes)
@@ -241,5 +241,5 @@ def class_counts(sample: Rows, K: int) -> np.ndarray:
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
     """Return ``(N_c + a) / (N + K a)`` (K,) for N rows with a known class, where a = `smooth`."""
     counts = class_counts(sample, K)
-    # as the table of a single feature whose K levels are the classes
+    # in the form of the table of a single feature with the K classes as levels
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

@@ -20,11 +20,12 @@ __all__ = ["UNITS", "class_information", "conditional_information", "entropy", "
 
 # size of a unit of information in nats, by the base of the logarithm
 UNITS = {"log": 1.0, "log2": float(np.log(2.0)), "log10": float(np.log(10.0))}
-CELLS = 2**22  # number of cells of pair tables counted row by row at a time
-PACKED_CELLS = 2**24  # number of cells of pair tables counted by bits at a time: 128 MiB
-# counting by bits takes L * L / 64 operations on words per pair and row, and is faster than
-# counting row by row up to this mean number of levels L per feature; the limit is lower with
-# weights, whose (up to 8) bits are counted one after another
+CELLS = 2**22  # maximum number of cells of pair tables that are counted row by row at a time
+# maximum number of cells of pair tables that are counted by bits at a time: 128 MiB
+PACKED_CELLS = 2**24
+# counting by bits takes L * L / 64 operations on words for each pair and row. It is faster than
+# counting row by row up to this mean number of levels L per feature. With weights, the limit is
+# lower, because the bits of the weights (up to 8) are counted one after another
 PACKED_LEVELS = 32
 PACKED_WEIGHTED_LEVELS = 8
 
@@ -59,7 +60,7 @@ def conditional_information(counts: np.ndarray) -> float:
     information = (
         H(counts.sum(axis=1)) + H(counts.sum(axis=0)) - H(counts) - H(counts.sum(axis=(0, 1)))
     )
-    return max(float(information), 0.0)  # negative only by rounding
+    return max(float(information), 0.0)  # can be negative only because of rounding errors
 
 
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
@@ -69,12 +70,12 @@ def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[li
     cells. A feature whose tables exceed this limit forms a run by itself. The last feature is not
     in any run, because no features follow it.
     """
-    # number of levels of each feature and all later ones
+    # total number of levels of each feature and all later features
     levels_from = np.cumsum(n_levels[::-1])[::-1]
     run: list[int] = []
     run_cells = 0
     for i, L in enumerate(n_levels[:-1]):
-        # and with itself, as `_packed_tables` counts
+        # also with itself, because `_packed_tables` counts these pairs
         feature_cells = int(L) * int(levels_from[i]) * K
         if run and run_cells + feature_cells > max_cells:
             yield run
@@ -109,8 +110,8 @@ def pair_information(sample: Rows, n_levels: np.ndarray, K: int) -> tuple[np.nda
     for i, later, tables in (_packed_tables if counts_by_bits else _counted_tables)(
         sample, n_levels, K
     ):
-        # `tables` (later features, levels of i, levels of later features, K); entropies of each
-        # later feature's table, as in `conditional_information`
+        # `tables` (later features, levels of i, levels of later features, K); entropies of the
+        # table of each later feature, as in `conditional_information`
         weight[i, later] = tables.sum(axis=(1, 2, 3))
         information[i, later] = (
             entropy(tables.sum(axis=2), (1, 2))
@@ -161,7 +162,7 @@ def _packed_tables(
     """
     level_start = np.concatenate(([0], np.cumsum(n_levels)))
     for run in _split_features(n_levels, K, PACKED_CELLS):
-        start = level_start - level_start[run[0]]  # each feature's first column in `counts`
+        start = level_start - level_start[run[0]]  # first column of each feature in `counts`
         # (K, levels of the run, levels from the run on)
         counts = _count_level_pairs(sample, n_levels, K, run)
         for i in run:
@@ -185,15 +186,16 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
     """
     m = len(n_levels)
     run_levels = int(n_levels[run].sum())
-    # each block counts the run's own pairs again, which is wasteful for a single later feature
+    # each block also counts the pairs within the run, which is wasteful for a single later feature
     block_starts = [] if run[-1] == m - 2 else range(run[-1] + 1, m, len(run))
     block_edges = [run[0], *block_starts, m]
     counts = np.zeros((K, run_levels, int(n_levels[run[0] :].sum())))
     for c in range(K):
         group = sample.group(c)  # the rows of class c
-        # at most this many rows of a file at a time; rows in memory are a single chunk
+        # at most this many rows of a file are read at a time; rows in memory are a single chunk
         for rows in group.chunks(BLOCK):
-            # missing values become level 0, the reference level, which `pair_counts` does not count
+            # missing values are coded as level 0, the reference level, which `pair_counts` does not
+            # count
             codes = rows.codes.astype(code_dtype(n_levels + 1)) + np.uint8(1)
             if rows.missing is not None:
                 codes[rows.missing] = 0
@@ -202,10 +204,10 @@ def _count_level_pairs(sample: Rows, n_levels: np.ndarray, K: int, run: list[int
                 is_run = low == run[0]
                 features = np.arange(low, high) if is_run else np.array([*run, *range(low, high)])
                 run_and_block = Sample(codes.take(features, axis=1), rows.weights)
-                # with an additional level for missing values, all levels of a feature are
-                # non-reference levels
+                # with an additional level for missing values, no level of a feature is a reference
+                # level
                 block_counts = pair_counts(run_and_block, Layout(n_levels[features] + 1))
-                # rows: levels of the run; columns: levels of the block, which is first the run
+                # rows: levels of the run; columns: levels of the block; the first block is the run
                 # itself
                 block_counts = block_counts[:run_levels, 0 if is_run else run_levels :]
                 counts[c, :, column : column + block_counts.shape[1]] += block_counts
@@ -217,6 +219,7 @@ def class_information(sample: Rows, n_levels: np.ndarray, K: int) -> np.ndarray:
     """Return the mutual information (m,) of each feature with the class, in nats."""
     families = Families([(i, ()) for i in range(len(n_levels))], n_levels, K)
     counts = families.count(sample)
-    tables = (families.table(counts, f) for f in range(len(n_levels)))  # each (levels, K)
+    # each table has shape (levels, K)
+    tables = (families.table(counts, f) for f in range(len(n_levels)))
     # Z has a single level
     return np.array([conditional_information(table[:, :, None]) for table in tables])

@@ -118,7 +118,7 @@ class Learner:
         OptionError, BBLTypeError
             If an option is unknown or its value is invalid.
         """
-        for name in values:  # only `dag_args` of `bnc` can contain unknown names
+        for name in values:  # unknown names can only come from `dag_args` of `bnc`
             choice("dag_args", name, tuple(self.options))
         checked = {}
         for name, option in self.options.items():
@@ -143,7 +143,7 @@ def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> i
     if feature is None:
         return None
     if feature not in features:
-        # a suggestion if a name is similar
+        # suggest a similar name, if there is one
         near = near_match(feature, features)
         shown = ", ".join(map(str, features[:10]))
         raise OptionError(
@@ -178,13 +178,13 @@ def _climb(learner: str, task: Task, options: Mapping[str, Any]) -> Learnt:
     """Return the result of a greedy search by cross-validated accuracy, with the moves of a
     learner.
     """
-    rows = cast(Sample, task.sample)  # in memory: `uses_folds`
+    rows = cast(Sample, task.sample)  # the rows are in memory, because `uses_folds` is True
     fold_weights = task.fold_weights
     if fold_weights is None:
         fold_weights = stratified_folds(
             rows, options["k"], task.rng
         ).validation_weights  # (k, n), as in `Task`
-    # options of `climb`; only "kdb" has `kdbk`
+    # options of `climb`; only "kdb" has the option `kdbk`
     settings = {name: options[name] for name in ("epsilon", "smooth", "kdbk") if name in options}
     dag, score_log = climb(
         learner,

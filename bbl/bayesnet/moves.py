@@ -71,7 +71,7 @@ def _add_arc_of_super_parent(moves: Moves, dag: Dag) -> list[Dag]:
     not its ancestors; the best super-parent is the one with the best score.
     """
     orphans = _orphans(dag)
-    children = {}  # orphans by possible super-parent
+    children = {}  # orphans that are possible children of each super-parent
     for f in dag.features:
         ancestors = dag.ancestors(f)
         possible_children = [o for o in orphans if o != f and o not in ancestors]
@@ -107,7 +107,8 @@ def _exclude_or_join(_: Moves, dag: Dag) -> list[Dag]:
     out = [dag.without(i) for i in dag.features]
     components = dag.components
     for a, first in enumerate(components):
-        # each feature of the first component gets all features of the second as parents
+        # each feature of the first component receives all features of the second component as
+        # parents
         out += [dag.with_parents(dict.fromkeys(first, second)) for second in components[a + 1 :]]
     return out
 

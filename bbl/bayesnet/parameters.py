@@ -109,7 +109,7 @@ def fit(
     network = estimate(dag, sample, n_levels, K, recipe.smooth)
     if recipe.plain:
         return Fitted(network)
-    rows = cast(Sample, sample)  # in memory: see `Recipe.rows`
+    rows = cast(Sample, sample)  # the rows are in memory: see `Recipe.rows`
     if recipe.awnb is not None:
         # awnb: number of trees, proportion of rows
         weights = tree_weights(rows, n_levels, K, bootstrap(rows, *recipe.awnb, rng))

@@ -22,7 +22,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["Network", "add_features", "class_scores", "estimate", "log_table", "sum_at_class"]
 
-# number of cells, for all rows and classes, held by an elimination at a time: 16 MiB
+# maximum number of cells, for all rows and classes, in memory during an elimination: 16 MiB
 ELIMINATION_CELLS = 2**21
 
 
@@ -138,7 +138,7 @@ def add_features(
     """
     families.score(log_theta, codes, missing, out)  # families without missing values
     if missing is None or all(not parents for _, parents in families.families):
-        return out  # missing leaves sum to one
+        return out  # missing features without children sum to one
     if all(len(parents) <= 1 for _, parents in families.families):
         _add_forest_sums(families, theta, codes, missing, out)
     else:
@@ -152,13 +152,13 @@ def _add_forest_sums(
     """Add the log of the sum over missing features to `out` (n, K), for features with at most one
     parent.
     """
-    # arrays (m,) are indexed by column of the codes; columns that are not features (the fold,
-    # omitted ones) are never visited
+    # arrays (m,) are indexed by the column of the codes; columns that are not features (the fold,
+    # and excluded features) are never visited
     m = codes.shape[1]
     K = families.K
     levels = np.ones(m, dtype=np.intp)
     parent = np.full(m, -1, dtype=np.intp)
-    # a feature's cell is start + stride * its code + parent_stride * its parent's code
+    # the cell of a feature is start + stride * its code + parent_stride * its parent's code
     stride, parent_stride, start = (np.zeros(m, dtype=np.intp) for _ in range(3))
     for f, (i, parents) in enumerate(families.families):
         levels[i] = families.n_levels[i]
@@ -167,9 +167,9 @@ def _add_forest_sums(
         if parents:
             parent[i] = parents[0]
             parent_stride[i] = families.n_levels[i]
-    # each feature's message in `scratch`, for one class
+    # the message of each feature in `scratch`, for one class
     message_start = np.cumsum(levels) - levels
-    # scratch of the kernel: received messages, and the one being sent
+    # working memory of the kernel: messages received, and the message being sent
     scratch = np.empty(2 * K * int(levels.sum()))
     first_cell = np.zeros(len(codes), dtype=np.intp)  # in the tables of each row's context
     if families.context is not None:
@@ -178,7 +178,7 @@ def _add_forest_sums(
     children_first = np.array(
         [i for layer in Dag(families.families).layers for i in layer][::-1], dtype=np.intp
     )
-    has_message = np.zeros(m, dtype=np.uint8)  # scratch of the kernel
+    has_message = np.zeros(m, dtype=np.uint8)  # working memory of the kernel
     forest = (
         children_first,
         parent,
@@ -251,8 +251,8 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
     summed: list[Family] = []
     parents_of_summed: set[int] = set()
     for i, parents in reversed(parents_first):
-        # an unknown feature counts if it is a parent in a summed family, and so has a known
-        # descendant; a known feature counts if it has an unknown parent
+        # an unknown feature is included if it is a parent in a family that is summed, because it
+        # then has a known descendant; a known feature is included if it has an unknown parent
         is_summed = i in parents_of_summed if i in unknown else not unknown.isdisjoint(parents)
         if is_summed:
             summed.append((i, parents))
@@ -280,7 +280,8 @@ def _plan_elimination(
     )
     assert elimination is not None  # noqa: S101  # there is no limit
     order, cells = elimination
-    check_memory(  # log weights, their differences from the maximum, and exponentials, 8 bytes each
+    # log weights, their differences from the maximum, and exponentials, with 8 bytes each
+    check_memory(
         24.0 * cells * K,
         (
             f"Averaging over {len(features)} missing features of a row, with {cells:,.0f} cells "
@@ -309,7 +310,8 @@ def _condition_family(
         scope = [families.context[0], *scope]
     known_axes = [a for a, v in enumerate(scope) if v not in unknown]
     unknown_axes = [a for a, v in enumerate(scope) if v in unknown]
-    # the classes, the table's last axis, are moved between known and unknown variables
+    # the class axis, which is the last axis of the table, is moved between known and unknown
+    # variables
     table = table.transpose([*known_axes, len(scope), *unknown_axes])
     # (n, K, unknown...), or (K, unknown...)
     table = table[tuple(codes[:, scope[a]] for a in known_axes)]

@@ -33,11 +33,12 @@ def draw(
         family_of = {i: f for f, i in enumerate(member.dag.features)}
         for layer in member.dag.layers:  # sets of features whose parents are in earlier layers
             for i in layer:
-                # the table of probabilities, with shape (levels of the parents..., K, levels of the
+                # table of probabilities with shape (levels of the parents..., K, levels of the
                 # feature)
                 table = np.moveaxis(member.families.table(member.theta, family_of[i]), -2, -1)
                 parent_codes = (*(codes[rows, p] for p in member.dag.parents[i]), y[rows])
-                # (rows, levels of the feature): distribution given each row's parents and class
+                # (rows, levels of the feature): distribution given the parents and the class of
+                # each row
                 codes[rows, i] = _draw_levels(table[parent_codes], rng)
     return y, codes
 
@@ -46,5 +47,5 @@ def _draw_levels(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one level for each row of `p` (n, r), which contains probabilities up to a factor."""
     cumulative = np.cumsum(p, axis=1)
     uniform = rng.random(len(p)) * cumulative[:, -1]
-    # the minimum handles products rounded up to the last sum
+    # the minimum is needed if the product was rounded up to the last sum
     return np.minimum((uniform[:, None] >= cumulative).sum(axis=1), p.shape[1] - 1)

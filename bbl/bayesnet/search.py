@@ -20,10 +20,11 @@ from bbl.stats.metrics import TIE
 
 __all__ = ["Validation", "climb"]
 
-EQUAL = 1.5e-8  # smaller differences in accuracy are ties: root of the machine precision
+# smaller differences in accuracy count as ties: the square root of the machine precision
+EQUAL = 1.5e-8
 MAX_CACHED_BYTES = 2**28  # maximum size of the cached contributions
 
-# number of families whose contributions to the log joint are computed and cached at once
+# number of families with contributions to the log joint that are computed and cached at once
 Unit = tuple[Family, ...]
 
 
@@ -66,7 +67,7 @@ class Validation:
     ):
         fold_weights = np.where(sample.response >= 0, fold_weights, 0.0)
         fold_weights = fold_weights[fold_weights.any(axis=1)]  # drop folds without held-out rows
-        # (N,) each: a row of the sample appears once for each fold that validates it
+        # shape (N,) each: a row of the sample occurs once for each fold that validates it
         fold, row = np.nonzero(fold_weights)
         m = sample.codes.shape[1]
         k = len(fold_weights)
@@ -87,8 +88,8 @@ class Validation:
         self.fold_totals = np.bincount(fold, self.sample.weights, k)
         fold_counts = np.zeros((k, K))
         np.add.at(fold_counts, (fold, self.sample.response), self.sample.weights)
-        # (K, k): class weights in each fold's training rows, as the table of a feature with K
-        # levels
+        # (K, k): class weights in each fold's training rows, in the form of the table of a feature
+        # with K levels
         counts = (fold_counts.sum(axis=0) - fold_counts).T
         share = dirichlet(
             counts, np.broadcast_to(counts.sum(axis=0), counts.shape), np.full(K, K), smooth
@@ -148,7 +149,7 @@ class Validation:
         are fitted.
         """
         base_units = self.units(base)
-        # group candidates by the units of `base` that they lack
+        # group candidates by the units that they have in addition to `base`
         unchanged_sums: dict[frozenset[Unit], np.ndarray] = {}
         out = np.empty(len(candidates))
         for position, dag in enumerate(candidates):
@@ -186,7 +187,8 @@ class Validation:
     ) -> np.ndarray:
         """Return `initial` (N, K) plus the contributions of the units."""
         total = initial.copy()
-        # sort, because a set has no fixed order and rounding depends on the order of summation
+        # sort, because a set has no fixed order and rounding errors depend on the order of
+        # summation
         for unit in sorted(units):
             total += self.contribution(unit)
         return total
@@ -231,7 +233,8 @@ def climb(
     # an accuracy of 1 cannot increase
     while candidates and not (score_log and abs(score_log[-1] - 1.0) < EQUAL):
         best, score = _choose_best(validation.scores(candidates, dag, progress), rng)
-        # gain below `epsilon` by more than rounding; the larger EQUAL is for ties among candidates
+        # the gain is smaller than `epsilon` by more than rounding errors; EQUAL is larger and
+        # defines ties among candidates
         if score_log and score - epsilon < score_log[-1] - TIE:
             break
         dag = candidates[best]

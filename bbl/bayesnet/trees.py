@@ -15,11 +15,13 @@ from bbl.rows.sample import Sample
 
 __all__ = ["split_depths"]
 
-# deeper nodes are not split; the default of R's rpart, which is used by bnclassify
+# deeper nodes are not split; this is the default of R's rpart, which bnclassify uses
 MAX_DEPTH = 30
-# with more levels r, only the r - 1 divisions of ordered levels are tried instead of all subsets
+# if there are more levels r, only the r - 1 divisions of ordered levels are tried instead of all
+# subsets
 MAX_LEVELS_FOR_SUBSETS = 12
-# minimum gain of a split, as a proportion of the largest gain so far; less is rounding
+# minimum gain of a split, as a proportion of the largest gain so far; smaller gains are rounding
+# errors
 MIN_GAIN_SHARE = 1e-10
 
 
@@ -30,8 +32,8 @@ class _Node:
     rows: np.ndarray  # positions of its rows
     depth: int  # number of splits above the node
     risk: float = 0.0  # number of misclassified rows if the node is a leaf
-    feature: int = -1  # feature of its split; -1 without a split
-    children: list[_Node] = field(default_factory=list)  # left and right; empty for a leaf
+    feature: int = -1  # feature of its split; -1 if there is no split
+    children: list[_Node] = field(default_factory=list)  # left and right child; empty for a leaf
 
 
 def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray) -> np.ndarray:
@@ -91,7 +93,7 @@ def _grow(sample: Sample, families: Families) -> _Node:
         node.children = [
             _Node(node.rows[is_known & side], node.depth + 1) for side in (goes_left, ~goes_left)
         ]
-        todo.extend(node.children[::-1])  # the left child comes next
+        todo.extend(node.children[::-1])  # the left child is processed next
     return root
 
 
@@ -119,7 +121,7 @@ def _list_subsets(r: int) -> np.ndarray:
     The last level is always on the right, because a division and its mirror image define the same
     split.
     """
-    # bit a of a division's number: level a
+    # bit a of a division's number is for level a
     return (np.arange(1, 2 ** (r - 1))[:, None] >> np.arange(r)) & 1
 
 
@@ -139,15 +141,16 @@ def _find_best_split(
         tables = np.stack([families.table(counts, int(f)) for f in features])  # (features, r, K)
         divisions = _list_divisions(tables)
         left = divisions @ tables  # (features, divisions, K)
-        parent = tables.sum(axis=1)  # (features, K): the node's rows with each feature known
+        # (features, K): the node's rows for which each feature is known
+        parent = tables.sum(axis=1)
         right = parent[:, None] - left
         gains = _total_entropy(parent)[:, None] - _total_entropy(left) - _total_entropy(right)
-        # both sides must have rows
+        # both children must have rows
         gains[(left.sum(axis=2) < 1) | (right.sum(axis=2) < 1)] = -np.inf
         best = gains.argmax(axis=1)
         for k, i in enumerate(features):
             best_gain[i] = gains[k, best[k]]
-            # one set of divisions per feature, or one for all
+            # one set of divisions for each feature, or one for all features
             left_levels[int(i)] = divisions[k % len(divisions), best[k]].astype(bool)
     feature = int(best_gain.argmax()) if len(best_gain) else -1
     return (
@@ -182,12 +185,12 @@ def _list_divisions(tables: np.ndarray) -> np.ndarray:
         level_key = (class_shares @ component[:, :, None])[:, :, 0]
     else:
         level_key = class_shares[:, :, 0]
-    # argsort gives the order of the levels, argsort of this gives their ranks; levels without rows
-    # come last
+    # argsort returns the order of the levels, and argsort of this order returns their ranks; levels
+    # without rows come last
     rank = np.argsort(
         np.argsort(np.where(level_totals > 0, level_key, np.inf), axis=1, kind="stable"), axis=1
     )
-    # division t sends the t levels with the lowest ranks to the left
+    # in division t, the t levels with the lowest ranks are on the left
     return (rank[:, None, :] < np.arange(1, r)[None, :, None]).astype(float)
 
 
@@ -195,7 +198,7 @@ def _total_entropy(counts: np.ndarray) -> np.ndarray:
     """Return the number of rows times the entropy of their classes (...), given class counts (...,
     K).
     """
-    # this form rounds ties of small nodes as R does
+    # computed in this form, ties of small nodes are rounded as in R
     total = counts.sum(axis=-1, keepdims=True)
     p = counts / np.where(total > 0, total, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -80,7 +80,8 @@ class ConditionalLikelihood:
         # class probabilities (n, K)
         value, cell_residual = self._loss(log_probabilities(log_joint))
         centred = self.log_theta - families.sum_over_levels(theta * self.log_theta)
-        # derivative by a feature's weight: the sum of this over the cells of its table
+        # derivative with respect to a feature's weight, which is the sum of this over the cells of
+        # its table
         cell_gradient = (cell_residual * centred).sum(axis=1)
         return value, np.bincount(families.cell_family, cell_gradient, len(weights))
 
@@ -167,7 +168,7 @@ def bootstrap(
     """
     cumulated_weights = np.cumsum(sample.weights)
     size = int(share * sample.total)
-    check_memory(  # 8 bytes for the position of each draw, plus temporary arrays
+    check_memory(  # 8 bytes for the position of each draw, and temporary arrays
         24.0 * trees * size,
         f"Drawing {size:,} rows for each of {trees} trees",
         "Use fewer trees (awnb_trees) or rows per tree (awnb_bootstrap).",

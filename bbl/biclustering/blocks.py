@@ -47,7 +47,7 @@ def ordered(
     The arguments are the same as in `block_sums`. Return the row labels, the column labels, the
     block sums and the within-block sum of squares, which is nan with levels.
     """
-    # by first appearance, which resolves ties
+    # ties are resolved by the order of first appearance
     labels = [canonical(rows), canonical(columns)]
     sums = block_sums(cells, labels[0], labels[1], n_levels, rated)
     for axis in (0, 1):
@@ -55,7 +55,7 @@ def ordered(
         sort_key = -np.bincount(labels[axis]) if n_levels else group_sums[:, 1] / group_sums[:, 0]
         order = np.argsort(sort_key, kind="stable")
         rank = np.empty(len(order), dtype=np.int32)
-        rank[order] = np.arange(len(order))  # each group's new label
+        rank[order] = np.arange(len(order))  # new label of each group
         labels[axis] = rank[labels[axis]]
     rows, columns = labels
     sums = block_sums(cells, rows, columns, n_levels, rated)
@@ -65,7 +65,7 @@ def ordered(
     mean = np.ascontiguousarray(sums[..., 1] / np.maximum(sums[..., 0], 1e-300))
     if rated:  # zeros and ones with mean p: n p (1 - p)
         return rows, columns, sums, float((sums[..., 0] * mean * (1.0 - mean)).sum())
-    # `averaged`: one cell per pair, with its mean value
+    # `averaged`: one cell for each pair, with the mean value of the pair
     return (
         rows,
         columns,
@@ -90,19 +90,19 @@ def best_groups(
     """
     b = means.shape[1]
     if rated:
-        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)  # keeps logarithms finite
+        rated_share = np.clip(means, 1e-6, 1.0 - 1e-6)  # avoids infinite logarithms
         counts, _ = cells.sums(columns, b)  # (new rows, b): number of rated columns in each group
         group_size = np.bincount(columns, minlength=b)
-        # minus the log-likelihood of rated and unrated columns
+        # negative log-likelihood of rated and unrated columns
         costs = -counts @ np.log(rated_share).T - (group_size - counts) @ np.log1p(-rated_share).T
     elif log_shares is not None:
         costs = _level_costs(cells, columns, b, log_shares)
     else:
         # weights, and weighted values, by column group
         counts, sums = cells.averaged().sums(columns, b)
-        # squared distances, up to a constant for each row
+        # squared distances, except for a constant in each row
         costs = counts @ (means * means).T - 2.0 * sums @ means.T
-    # the group with the smallest cost, the first in case of ties
+    # the group with the smallest cost, or the first of them in case of ties
     return first_largest(-costs).astype(np.int32)
 
 
@@ -113,7 +113,7 @@ def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarr
     levels in each block.
     """
     L = log_shares.shape[2]
-    # cells of a table with b L columns, the pairs of a column group and a level
+    # cells of a table with b L columns, which are the pairs of a column group and a level
     group_level = (
         columns[cells.column].astype(np.int64) * L + cells.value.astype(np.int64)
     ).astype(np.int32)

@@ -110,14 +110,14 @@ class Cells:
         """
         is_first = np.ones(self.n, dtype=bool)  # whether a cell is the first of its pair
         is_first[1:] = self.column[1:] != self.column[:-1]
-        # first cells of rows; the last rows may be empty
+        # first cell of each row; the last rows may be empty
         is_first[self.start[:-1][self.start[:-1] < self.n]] = True
         if is_first.all():
             return self
         first = np.flatnonzero(is_first)
         weight = np.add.reduceat(self.weight, first)
         weighted_sum = np.add.reduceat(self.weight * self.value, first)
-        # keep the value x itself: w x / w may differ by rounding
+        # keep the value x itself, because w x / w may differ by a rounding error
         is_single = np.diff(np.append(first, self.n)) == 1
         mean = np.where(is_single, self.value[first], weighted_sum / weight)
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)

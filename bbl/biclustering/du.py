@@ -23,7 +23,7 @@ def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator)
     """
     check_memory(4.0 * draws * len(start), f"Keeping {draws} partitions", "Raise thin.")
     labels = canonical(start).astype(np.int32)
-    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
+    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's random generator
     out = np.empty((draws, len(labels)), dtype=np.int32)
     for row in out:
         kernel.du_steps(labels, thin, stream)

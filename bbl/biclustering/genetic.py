@@ -125,7 +125,7 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
     users = ratings.users
     population = np.empty((n_individuals, items + users), dtype=np.int32)
     population[:, :items], population[:, items:] = np.arange(items), np.arange(users)
-    for labels in population[1:]:  # views: the kernel changes the population
+    for labels in population[1:]:  # the labels are views, because the kernel changes the population
         kernel.du_steps(labels[:items], items, stream)  # the second argument is the number of steps
         kernel.du_steps(labels[items:], users, stream)
     return population
@@ -141,7 +141,7 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     items = ratings.items
     users = ratings.users
     n_individuals = options["population"]
-    # counts of ratings and a deviance for each of the items x users blocks, 8 bytes each; the
+    # counts of ratings and a deviance for each of the items x users blocks, with 8 bytes each; the
     # population and its children
     check_memory(
         8.0 * items * users * (ratings.levels + 1) + 8.0 * n_individuals * (items + users),
@@ -153,7 +153,7 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     fitness = ratings.fitness(population)
     history = [np.array([fitness.min()])]
     stop = stop_flag()
-    # both are updated by the kernel
+    # the kernel updates both
     best = population[fitness.argmin()].copy()
     best_fitness = fitness.min(keepdims=True)
     n_generations = 0
@@ -161,7 +161,7 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
     while n_generations < options["generations"] and not stop[0]:
         # for each generation
         least_fitness = np.empty(min(CHUNK, options["generations"] - n_generations))
-        # also replaces the population and its fitness
+        # this also replaces the population and its fitness
         kernel.evolve(
             *ratings, population, fitness, *breeding, stream, least_fitness, best, best_fitness
         )

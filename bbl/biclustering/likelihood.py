@@ -95,7 +95,7 @@ class Noise(NamedTuple):
         means = cells.averaged()
         total = float(cells.weight.sum())
         gaps = np.diff(np.unique(cells.value))
-        # centre first, so that squares lose fewer digits
+        # centre first, so that fewer digits are lost in squares
         center = float(np.average(means.value, weights=means.weight))
         within = float(
             cells.weight @ (cells.value - center) ** 2 - means.weight @ (means.value - center) ** 2
@@ -125,5 +125,5 @@ def block_criterion(
             levels_deviance(counts), sizes, a * b * (n_levels - 1), noise.total
         )
     deviance = normal_deviance(squares + noise.within, noise.total, noise.resolution)
-    # the means, and one variance
+    # the means, and a single variance
     return integrated_completed(deviance, sizes, a * b + 1, noise.total)

@@ -15,13 +15,13 @@ from bbl.parallel import stop_flag
 
 __all__ = ["MIXED", "Draws", "log_likelihood", "sample"]
 
-# A group of raters ranks the groups of items and has a lambda in [0, 1], 1 if it does not
-# distinguish items; an item has a weight w, its popularity. With ``v_i = w_i lambda^rank``, where
-# rank is given by the rater's group to the group of item i, the set R of the n items rated by a
-# rater has probability ``prod_{i in R} v_i / e_n(v)``, where the elementary symmetric polynomial
-# e_n is the sum of such products over all sets of n items.
+# A group of raters ranks the groups of items and has a parameter lambda in [0, 1], which is 1 if
+# the group does not distinguish items. An item has a weight w, its popularity. Let ``v_i = w_i
+# lambda^rank``, where rank is given by the rater's group to the group of item i. The set R of the n
+# items rated by a rater then has the probability ``prod_{i in R} v_i / e_n(v)``. The elementary
+# symmetric polynomial e_n is the sum of such products over all sets of n items.
 
-MIXED = 1.1  # chains are considered mixed up to this split R-hat
+MIXED = 1.1  # chains have mixed if split R-hat is at most this
 
 
 class Draws(NamedTuple):
@@ -64,7 +64,7 @@ def _chain(
     of the logit of lambda, and `step` the proposal standard deviation.
     """
     w = np.ones(cells.shape[1]) if popularity is None else np.asarray(popularity, dtype=float)
-    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's generator
+    stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's random generator
     return Chain(
         cells.start,
         cells.column,
@@ -100,7 +100,7 @@ def sample(cells: Cells, seed: int, options: dict, popularity: np.ndarray | None
     # items, then raters
     chain.set(_random_partition(cells.shape[1], rng), _random_partition(cells.shape[0], rng))
     rows, columns = (np.zeros((n, size), dtype=np.int32) for size in cells.shape)
-    # the kernel fills the draws, and adds up lambda of each rater's group and w of each item
+    # the kernel stores the draws, and sums up lambda of each rater's group and w of each item
     log_posterior = np.zeros(n)
     loyalty_sum = np.zeros(cells.shape[0])
     weight_sum = np.zeros(cells.shape[1])
@@ -116,7 +116,7 @@ def log_likelihood(cells: Cells, rows, columns, gamma, rank, popularity) -> floa
     logits of lambda, `rank` (a, b) the rank 1, 2, ... that each group of raters gives to each group
     of items, and `popularity` (items,) the weights w.
     """
-    # priors and proposals are unused
+    # priors and proposals are not used
     chain = _chain(
         cells, alpha=0.0, sigma=1.0, step=1.0, popularity=popularity, rng=np.random.default_rng(0)
     )

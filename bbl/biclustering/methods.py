@@ -87,8 +87,8 @@ class Genetic:
         choice("mean", self.mean, ("block", "mle"))
         set_options(
             self,
-            # at most 1,000 ratings: the kernel counts each in every block, and initially each item
-            # and user form a block
+            # at most 1,000 ratings, because the kernel counts each rating in every block, and
+            # initially each item and user form a block
             scale=(low, integer("scale", self.scale[1], low + 1, low + 999)),
             sigma=real("sigma", self.sigma, 0.0, open_low=True),
             penalty=self.penalty
@@ -130,7 +130,7 @@ class Genetic:
         low, high = self.scale
         # the intervals that are rounded
         edges = (np.arange(low, high + 2) - 0.5 - means[..., None]) / self.sigma
-        # tails; differences of the smaller ones lose fewer digits
+        # tails of the distribution; differences of the smaller tails lose fewer digits
         lower = ndtr(edges)
         upper = ndtr(-edges)
         shares = np.where(
@@ -158,7 +158,7 @@ class Genetic:
             criterion=best.fitness,
             history=best.history,
             n_iter=self.generations,
-            converged=self.refine,  # then no move of an item or user decreases the fitness
+            converged=self.refine,  # because then no move of an item or user decreases the fitness
             evolved=best,
         )
 
@@ -251,7 +251,7 @@ class Mcmc:
         most_rated = int(np.diff(cells.start).max())  # maximum number of items rated by a rater
         # labels of all draws (int32); in each chain, two ranks (int32) of the m items for at most n
         # groups of raters, and two arrays of log symmetric polynomials (n, most_rated);
-        # similarities and a temporary of that size
+        # similarities and a temporary array of the same size
         check_memory(
             4.0 * n_init * self.draws * (n + m)
             + workers * 8.0 * n * (m + 2.0 * most_rated)
@@ -268,9 +268,9 @@ class Mcmc:
             workers,
             progress,
         )
-        # each array for all chains
+        # each array contains the values of all chains
         draws = Draws(*(np.stack(arrays) for arrays in zip(*chains, strict=True)))
-        # for raters, then for items; the sum of both expected losses
+        # first for raters, then for items; the sum of both expected losses
         labels = []
         share = []
         loss = 0.0
@@ -281,7 +281,7 @@ class Mcmc:
             loss += expected_loss(labels[-1], share[-1], self.loss)
         history = draws.log_posterior.ravel()
         sweeps = self.warmup + self.draws * self.thin
-        # nan, for a constant trace, counts as mixed
+        # nan, which results from a constant trace, counts as mixed
         mixed = bool(np.nan_to_num(split_rhat(draws.traces), nan=1.0).max() <= MIXED)
         return BiclusterFit(
             labels[0],

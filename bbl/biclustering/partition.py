@@ -16,7 +16,7 @@ __all__ = [
     "similarity",
 ]
 
-# number of most frequent partitions considered as starts for the point estimate
+# number of the most frequent partitions that are tried as starts for the point estimate
 CANDIDATES = 1000
 
 
@@ -65,7 +65,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
     counts = contingency(one, other)
     n = float(counts.sum())
     total = n * (n - 1.0) / 2.0
-    if total == 0.0:  # a single item: the partitions are equal
+    if total == 0.0:  # with a single item, the partitions are equal
         return 1.0, 1.0
     # number of pairs in the same group in both partitions, in the first, and in the second
     in_both = n_pairs(counts)
@@ -113,7 +113,7 @@ def _information(share: np.ndarray) -> float:
     return float(len(share) * np.log(len(share)) - 2.0 * np.log(share.sum(axis=1)).sum())
 
 
-# contributions of groups to the part of the expected loss that depends on the partition
+# contributions of groups to that part of the expected loss that depends on the partition
 LOSSES = {"vi": _information, "binder": _binder}
 
 
@@ -129,7 +129,7 @@ def expected_loss(labels: np.ndarray, share: np.ndarray, loss: str = "vi") -> fl
     """
     groups = [np.flatnonzero(labels == g) for g in np.unique(labels)]
     total = sum(LOSSES[loss](share[np.ix_(members, members)]) for members in groups)
-    # plus the part common to all partitions
+    # add the part that is the same for all partitions
     if loss == "binder":
         return float(total + (share.sum() - np.trace(share)) / 2.0)
     return float(total + np.log(share.sum(axis=1)).sum()) / len(labels)
@@ -162,14 +162,14 @@ def point_partition(draws: np.ndarray, share: np.ndarray, loss: str = "vi") -> n
             same_group = labels == labels[i]
             group_without_i = same_group.copy()
             group_without_i[i] = False
-            # item i's contribution to the cost of its group, of every other group, and of a new
+            # contribution of item i to the cost of its group, of every other group, and of a new
             # group
             cost_in_group = cost(share[np.ix_(same_group, same_group)]) - (
                 cost(share[np.ix_(group_without_i, group_without_i)])
                 if group_without_i.any()
                 else 0.0
             )
-            # another group must be cheaper by more than rounding
+            # the cost of another group must be smaller by more than rounding errors
             least_cost = cost_in_group - 1e-9 * max(1.0, abs(cost_in_group))
             target = labels[i]
             for g in [*np.unique(labels[~same_group]), labels.max() + 1]:

@@ -19,13 +19,14 @@ from bbl.parallel import serial_blas, stop_flag
 
 __all__ = ["METRICS", "PrototypeFit", "Table", "alternate", "fit_once", "make_tables"]
 
-# A table has I rows (axis 0) and J columns (axis 1). The n lines (rows or columns) of the axis
-# being assigned have k groups, the other axis has k_other groups. The prototype of a block is the
-# mean of its cells, or their log level proportions. L is the number of levels of a categorical
-# cell, 1 for numeric cells.
+# A table has I rows (axis 0) and J columns (axis 1). The n lines (rows or columns) of the axis that
+# is being assigned have k groups; the other axis has k_other groups. The prototype of a block is
+# the mean of its cells, or the log proportions of their levels. L is the number of levels of a
+# categorical cell, and 1 for numeric cells.
 
 METRICS = ("squared", "levels", "pearson")
-COSTS_PER_CHUNK = 2**21  # number of costs (rows times groups) computed at a time: 16 MiB
+# maximum number of costs (rows times groups) that are computed at a time: 16 MiB
+COSTS_PER_CHUNK = 2**21
 # costs are tied if they differ by less than this proportion of the mean `Table.misfit` over rows
 TIE = 1e-10
 
@@ -114,7 +115,7 @@ class Table:
 
     def size(self, axis: int) -> int:
         """Return the number n of rows (axis 0) or columns (axis 1)."""
-        # columns of `cells` are levels of columns
+        # the columns of `cells` are levels of the columns of the table
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
@@ -147,12 +148,12 @@ class Table:
         L = self.n_levels
         if L == 1:
             return side.sums(other, k_other)
-        if axis:  # lines are levels of columns: L consecutive lines per column
-            # (J L, k_other): the L rows of a column become one row
+        if axis:  # lines are levels of columns, with L consecutive lines for each column
+            # (J L, k_other): the L rows of a column are combined into one row
             counts, sums = side.sums(other, k_other)
             return counts.reshape(-1, L * k_other), sums.reshape(-1, L * k_other)
-        # a column of the cells is a level of a column of the table; its group combines the level
-        # and the column's group
+        # a column of the cells is a level of a column of the table; its group is a combination of
+        # the level and the group of the column
         group = (np.arange(L) * k_other + other[:, None]).ravel().astype(np.int32)
         return side.sums(group, L * k_other)
 
@@ -176,15 +177,15 @@ class Table:
         times (1 - r).
         """
         if self.metric == "levels":
-            # keeps the log of a proportion of 0 finite, because it is multiplied by counts of 0
+            # avoids an infinite log of a proportion of 0, because it is multiplied by counts of 0
             return -2.0 * (counts @ np.maximum(prototype, -1e9).T)
-        A = prototype  # as in the formulas of `alternate`
+        A = prototype  # named as in the formulas of `alternate`
         if self.metric == "squared":
             cost = counts @ (A * A).T
             cost -= sums @ (2.0 * A).T
             return cost
-        # weighted correlation r between a line's means x by group of the other axis and each
-        # group's prototype a
+        # weighted correlation r between a line's means x, by group of the other axis, and the
+        # prototype a of each group
         weight = counts.sum(axis=1, keepdims=True)
         positive_counts = np.maximum(counts, 1e-300)
         mean_x = sums.sum(axis=1, keepdims=True) / weight
@@ -193,7 +194,8 @@ class Table:
         var_a = counts @ (A * A).T / weight - mean_a**2
         scale = np.sqrt(np.maximum(var_x, 0.0) * np.maximum(var_a, 0.0))
         with np.errstate(divide="ignore", invalid="ignore"):
-            # 0 if the line or the prototype is constant, for values of about 1, see `make_tables`
+            # 0 if the line or the prototype is constant; values are of the order of 1, see
+            # `make_tables`
             r = np.where(scale > 1e-12, (sums @ A.T / weight - mean_x * mean_a) / scale, 0.0)
         return weight * (1.0 - np.clip(r, -1.0, 1.0))
 
@@ -228,7 +230,7 @@ def _pattern_costs(
     n_observed = (table.pairs.T if axis else table.pairs).sums(other, k_other)[0]
     size = np.bincount(labels, minlength=k)[:, None]
     size_other = np.bincount(other, minlength=k_other).astype(float)
-    # also between 0 and 1 in empty blocks
+    # this is also between 0 and 1 in empty blocks
     rate = (add_rows(labels, n_observed, k) + 0.5) / (size * size_other + 1.0)
     return (
         -(n_observed[tied] @ np.log(rate).T) - (size_other - n_observed[tied]) @ np.log1p(-rate).T
@@ -256,9 +258,10 @@ def _assign_lines(
     n = len(old)
     labels = np.empty(n, dtype=np.int32)
     label_costs = np.empty(n)
-    # 1: the misfit is 0 for metrics other than "squared"
+    # 1 is used because the misfit is 0 for metrics other than "squared"
     tolerance = TIE * (float(misfit.mean()) or 1.0)
-    is_complete = table.pairs.n == table.size(0) * table.size(1)  # patterns are then uninformative
+    # patterns contain no information if all pairs are observed
+    is_complete = table.pairs.n == table.size(0) * table.size(1)
     step = max(1, COSTS_PER_CHUNK // k)
     for first in range(0, n, step):
         chunk = slice(first, min(first + step, n))
@@ -274,7 +277,8 @@ def _assign_lines(
             if len(tied):
                 pattern_cost = _pattern_costs(table, axis, old, other, k, k_other, tied + first)
                 pattern_cost[~is_best[tied]] = np.inf
-                # a line moves if another group is better by more than rounding
+                # a line moves only if the cost of another group is smaller by more than rounding
+                # errors
                 is_better = (
                     pattern_cost.min(axis=1)
                     < pattern_cost[np.arange(len(tied)), chosen[tied]] - TIE
@@ -335,12 +339,12 @@ def alternate(
     history: list[float] = []
     # objective, labels and numbers of groups of the best iteration
     best = (np.inf, labels.copy(), k.copy())
-    # n_moves: in the last iteration, initially 1
+    # number of moves in the last iteration; initially 1
     stop = stop_flag()
     n_moves = 1
     n_iter = 0
     while n_moves and n_iter < max_iter and not stop[0]:
-        # values: objectives after both half-steps
+        # values: the objectives after both half-steps
         n_moves = 0
         n_iter = n_iter + 1
         values = []
@@ -357,8 +361,8 @@ def alternate(
                 # position
                 least_gain = TIE * (misfit[axis].mean() or 1.0)
                 order = np.arange(len(axis_labels))
-                # the kernel updates the labels `moved`, `size`, and the sums of groups, sums[2:],
-                # in place, and never empties a group; sums[:2] are the sums of lines
+                # the kernel updates the labels `moved`, `size` and the group sums sums[2:] in
+                # place, and never empties a group; sums[:2] are the sums of lines
                 n_moves += kernel.one_by_one(*sums[:2], moved, size, *sums[2:], order, least_gain)
             else:
                 moved, cost, tolerance = _assign_lines(
@@ -370,13 +374,13 @@ def alternate(
             if empty == "drop":
                 moved, k[axis] = _drop_empty(moved, k[axis])
             labels[axis] = moved
-            # the sums of lines stay the same, the sums of groups change
+            # the sums of lines do not change, but the sums of groups do
             sums = Sums(*sums[:2], *(add_rows(moved, sum_table, k[axis]) for sum_table in sums[:2]))
             values.append(table.objective(axis, sums, moved, other_labels))
         history += values if table.metric != "pearson" else [sum(values)]
         if table.metric != "pearson" or history[-1] < best[0]:
             best = (history[-1], labels.copy(), k.copy())
-    # the last iteration or, with "pearson", whose objective may increase, the best one
+    # the last iteration or, with "pearson", the best one, because the objective may increase
     value, labels, k = best
     (rows, a), (columns, b) = (
         _drop_empty(axis_labels, size) for axis_labels, size in zip(labels, k, strict=True)
@@ -397,15 +401,15 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
     """
     if metric != "levels":
         means = cells.averaged()
-        # centre values, so that squares lose fewer digits
+        # centre values, so that fewer digits are lost in squares
         center = float(np.average(means.value, weights=means.weight))
         unit = 1.0
-        # scaling does not change correlations, and products of two variances (fourth powers)
-        # neither vanish nor overflow. Division by a power of two is exact
+        # scaling does not change correlations, and prevents underflow and overflow in products of
+        # two variances (fourth powers). Division by a power of two is exact
         if metric == "pearson":
             spread = np.ptp(means.value)
             rounding = np.spacing(np.abs(means.value).max())
-            # constant tables are rejected earlier, but not tables of equal averages
+            # constant tables raise an error earlier, but tables with equal averages do not
             if spread <= 4.0 * rounding:
                 raise DataError(
                     "metric='pearson': after averaging repeated pairs, all values are equal, so "
@@ -418,7 +422,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
             means.shape, means.start, means.column, (means.value - center) / unit, means.weight
         )
         return Table(scaled, metric, 1, (fill - center) / unit), scaled
-    # the columns of the new cells are levels of columns
+    # the columns of the new cells are levels of the columns
     level = cells.value.astype(np.int64)
     column = cells.column.astype(np.int64) * n_levels
     shape = (cells.shape[0], cells.shape[1] * n_levels)
@@ -428,7 +432,7 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
         np.repeat(entries, n_levels) for entries in (cells.row, column, level, cells.weight)
     )
     is_level = (all_levels == level).astype(float)
-    # `averaged`: a pair with several values gets their proportions
+    # `averaged`: a pair with several values is replaced by the proportions of these values
     indicators = Cells.from_entries(row, column + all_levels, is_level, weight, shape).averaged()
     return Table(ones, metric, n_levels, fill), indicators
 
@@ -442,7 +446,7 @@ def fit_once(
     keyword arguments of `alternate`.
     """
     rng = np.random.default_rng(seed)
-    with serial_blas():  # so that results do not depend on the number of threads
+    with serial_blas():  # results then do not depend on the number of threads
         rows = starts.labels(0, groups[0], rng)
         columns = starts.labels(1, groups[1], rng)
         solution = alternate(table, rows, columns, **options)

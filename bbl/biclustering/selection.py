@@ -23,7 +23,8 @@ from bbl.parallel import run_tasks
 
 __all__ = ["Prototype"]
 
-# fits tie if their objectives differ by less than this proportion of the largest starting objective
+# fits are tied if their objectives differ by less than this proportion of the largest starting
+# objective
 TIED = 1e-9
 
 
@@ -133,7 +134,7 @@ class Prototype:
         """
         grid = self._grid(groups, cells.shape)
         largest = max(a for a, _ in grid), max(b for _, b in grid)  # numbers of groups
-        # four numbers for each line (row or column) and group in each worker; for each cell the
+        # four numbers for each line (row or column) and group in each worker; for each cell, the
         # table, the cells of the starts, and the transposes of both
         check_memory(
             32.0 * workers * n_levels * sum(cells.shape) * sum(largest)
@@ -156,9 +157,9 @@ class Prototype:
         # best_fits: (fit, groups, criterion)
         best_fits = []
         noise = Noise.from_cells(cells)
-        for k, size in enumerate(grid):  # size: numbers (a, b) of groups
+        for k, size in enumerate(grid):  # size: the numbers (a, b) of groups
             best = _choose_fit(fits[k * n_init : (k + 1) * n_init])
-            criterion = best.value  # kept for "pearson", which has a single size
+            criterion = best.value  # not changed for "pearson", which has a single size
             if self.metric != "pearson":
                 criterion = block_criterion(
                     cells, best.rows, best.columns, best.value, n_levels, noise

@@ -28,7 +28,7 @@ __all__ = [
 
 STARTS = ("kmeans", "hierarchical", "random")
 
-STEPS = 5  # steps of Lloyd's algorithm: a start need not be optimal
+STEPS = 5  # number of steps of Lloyd's algorithm, which do not have to reach an optimum
 
 
 class _Distances:
@@ -78,8 +78,8 @@ class _Distances:
             )
             cost += self.wxx
             return np.maximum(cost, 0.0, out=cost)
-        # the kernel fills (I, centres): weighted sums of squares over jointly observed columns, and
-        # sums of weights
+        # the kernel fills two arrays (I, centres): weighted sums of squares over jointly observed
+        # columns, and sums of weights
         cost, joint_weight = np.empty((2, self.cells.shape[0], centres.shape[1]))
         kernel.centre_costs(*self.cells.arrays, centres, is_observed, cost, joint_weight)
         # without jointly observed columns, the distance is the variance of all cells
@@ -115,7 +115,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
     nearest = distances(*_rows_as_centres(cells, np.array(seeds)))[:, 0]
     n_candidates = 2 + int(np.log(groups))  # for the next seed
     while len(seeds) < groups:
-        if stop[0]:  # set on an interrupt: the labels will not be used
+        if stop[0]:  # set after an interrupt; the labels will not be used
             return np.zeros(n, dtype=np.int32)
         total = nearest.sum()
         candidates = (
@@ -123,7 +123,7 @@ def cluster_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndar
             if total > 0.0
             else rng.integers(n, size=n_candidates)
         )
-        # distance of each row from its nearest seed if the candidate (an axis) is added
+        # distance of each row from its nearest seed if the candidate is added (axis of candidates)
         nearest_with = np.minimum(distances(*_rows_as_centres(cells, candidates)), nearest[:, None])
         best = int(nearest_with.sum(axis=0).argmin())
         nearest = nearest_with[:, best]
@@ -159,7 +159,7 @@ def refill_empty_groups(
     misfit = misfit.copy()
     for group in empty:
         worst = int(np.where(size[labels] > 1, misfit, -np.inf).argmax())
-        if not (misfit[worst] > least and size[labels[worst]] > 1):  # no row is available
+        if not (misfit[worst] > least and size[labels[worst]] > 1):  # there is no suitable row
             break
         size[labels[worst]] -= 1
         labels[worst] = group
@@ -189,16 +189,16 @@ def merge_rows(cells: Cells) -> np.ndarray:
     from scipy.spatial.distance import squareform
 
     n, m = cells.shape
-    # distances, sums and weights, and the condensed half twice; centres with their masks
+    # distances, sums and weights, and twice the condensed half; centres and their masks
     check_memory(
         32.0 * n**2 + 16.0 * n * m,
         f"A hierarchical start with distances between {n} rows or columns",
         "Choose start='kmeans'.",
     )
     distances = _Distances(cells)
-    # from row to row, divided by the weight of the first: a mean over columns
+    # distances between rows, divided by the weight of the first row, are means over columns
     squared = distances(*_rows_as_centres(cells, np.arange(n))) / distances.total
-    # the weights of a joint column are those of the first row
+    # the weights of jointly observed columns are those of the first row
     squared = 0.5 * (squared + squared.T)
     np.fill_diagonal(squared, 0.0)
     return linkage(np.sqrt(squareform(squared, checks=False)), "ward")
@@ -214,9 +214,10 @@ def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
     ([0, 1, 1], [0, 0, 0])
     """
     n = len(tree) + 1
-    # merge k makes node n + k; a node without a parent is a group
+    # merge k creates node n + k; a node without a parent is a group
     root = np.arange(2 * n - 1)
-    for step in range(n - groups - 1, -1, -1):  # the parent's root is known before its parts'
+    # the root of a parent is known before the roots of its parts
+    for step in range(n - groups - 1, -1, -1):
         root[tree[step, :2].astype(np.int64)] = root[n + step]
     return canonical(root[:n]).astype(np.int32)
 
@@ -246,7 +247,7 @@ class Starts:
         sides = (cells, _transposed(cells, n_levels))
         trees: tuple[np.ndarray, ...] = ()
         if kind == "hierarchical":
-            with serial_blas():  # so that results do not depend on the number of threads
+            with serial_blas():  # results then do not depend on the number of threads
                 trees = tuple(merge_rows(side) for side in sides)
         return cls(kind, sides, trees)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["bin", "find_cuts", "lump", "refuse_text", "to_numbers"]
 
 
-@check_keywords  # unknown keywords are errors
+@check_keywords  # unknown keywords raise an error
 def bin(  # noqa: A001  # the word of the field
     data: TableLike | Frame,
     columns: Hashable | Sequence[Any] | None = None,
@@ -123,7 +123,7 @@ def bin(  # noqa: A001  # the word of the field
                     refuse_text(name, frame.column(name))
             continue
         is_number = ~np.isnan(numbers) & (row_weights > 0)
-        # Weights passed as an array may also be a column, which should not be binned either.
+        # An array of weights may also be a column of the table, which should not be binned either.
         is_weights = name == weights_name or (
             weights is not None and np.array_equal(numbers, row_weights)
         )
@@ -182,7 +182,7 @@ def refuse_text(name: Hashable, series: pd.Series) -> NoReturn:
     )
 
 
-@check_keywords  # unknown keywords are errors
+@check_keywords  # unknown keywords raise an error
 def lump(
     data: TableLike | Frame,
     columns: Hashable | Sequence[Any] | None = None,
@@ -242,10 +242,10 @@ def lump(
             column = factorise(name, series, missing="keep")
         except BBLTypeError:
             if column_names is None:
-                continue  # dates and nested values; they are refused by the fit
+                continue  # dates and nested values; the fit raises an error for them
             raise
         if column_names is None and "number" in column.kinds and "string" not in column.kinds:
-            continue  # numbers, in a column of Python objects or of categories
+            continue  # numbers in a column of Python objects or of categories
         weight_of_value = np.bincount(
             column.codes, weights=row_weights, minlength=len(column.values)
         )
@@ -255,7 +255,7 @@ def lump(
             (weight_of_value < min_count)
             | np.array([value == RARE_LEVEL for value in column.values])
         )
-        n_rare = int((is_rare & (weight_of_value > 0)).sum())  # counts only levels that occur
+        n_rare = int((is_rare & (weight_of_value > 0)).sum())  # counts only the levels that occur
         # a single rare level is also renamed, except in a boolean column
         if n_rare > 1 or (n_rare == 1 and set(column.kinds) - {"missing"} != {"bool"}):
             series_by_name[name] = _merge_rare(series, column, is_rare)
@@ -274,7 +274,7 @@ def _merge_rare(series: pd.Series, column: Column, is_rare: np.ndarray) -> pd.Se
     if not column.declared:
         # otherwise keep the declared order
         common_positions.sort(key=lambda k: (column.kinds[k], column.values[k]))
-    new_code = np.full(len(column.values), -1)  # for each value; -1 if missing
+    new_code = np.full(len(column.values), -1)  # new code of each value; -1 if it is missing
     new_code[common_positions] = np.arange(len(common_positions))
     new_code[is_rare] = len(common_positions)
     levels = pd.Index([*(column.values[k] for k in common_positions), RARE_LEVEL], dtype=object)
@@ -288,7 +288,7 @@ def _make_table(columns: dict[Hashable, pd.Series], frame: Frame) -> pd.DataFram
     """Return a DataFrame with these columns, and with the column names and row labels of
     `frame`.
     """
-    # tuples stay names (no MultiIndex), and names that are all numbers get a numeric dtype again
+    # tuples remain names (no MultiIndex), and names that are all numbers have a numeric dtype again
     names = pd.Index(frame.columns, dtype=object, tupleize_cols=False).infer_objects()
     return pd.DataFrame(columns, index=frame.index, columns=names)
 
@@ -346,7 +346,7 @@ def to_numbers(series: pd.Series) -> np.ndarray | None:
     )
     if is_bool_or_complex or not pd.api.types.is_numeric_dtype(
         series.dtype
-    ):  # which categories are not, even of numbers
+    ):  # categories are not, even if they are numbers
         return None
     numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if np.isinf(numbers).any():

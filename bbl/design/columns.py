@@ -51,11 +51,11 @@ __all__ = [
     "select_rows",
 ]
 
-# columns with up to this many distinct values are never treated as identifiers
+# columns with at most this many distinct values are never treated as identifiers
 MAX_UNQUESTIONED_LEVELS = 20
-MANY_LEVELS = 100  # columns with more levels than this give a warning if the levels are rare
+MANY_LEVELS = 100  # columns with more levels than this cause a warning if the levels are rare
 RARE_BELOW = 6  # levels are rare if their average number of observations is below this
-# response of a formula without one: all rows belong to one group
+# response of a formula without a response: all rows belong to one group
 NO_RESPONSE = Factor(None, ("all",), ("string",), ordered=False)
 
 
@@ -211,7 +211,7 @@ def read_column(
     """
     series = frame.column(name)
     if len(keep) < frame.n:
-        # without the row labels, which are not used: half of the time of `iloc`
+        # without the row labels, which are not needed; this takes half the time of `iloc`
         series = pd.Series(series.array.take(keep), copy=False)
     column = factorise(name, series, missing="keep")
     # sets `order_problem` if the declared order of the values is unknown
@@ -227,7 +227,7 @@ def read_column(
         None if n_observed is None else column.value_rows(n_observed),
         numbers_advice,
     )
-    argument = "xlevels" if name in levels_by_name else "data"  # named in errors
+    argument = "xlevels" if name in levels_by_name else "data"  # named in error messages
     codes = factor.encode(
         column, argument=argument, skip_missing=is_response or missing == "marginal"
     )[0]
@@ -296,7 +296,7 @@ def column_factor(
             column=name,
             hint="Leave it out of the formula.",
         )
-    # with_missing: adds a last level "(missing)"
+    # with_missing adds a last level "(missing)"
     return factor.with_missing() if count and missing == "level" else factor
 
 
@@ -347,9 +347,9 @@ def count_levels(
                 n_levels = len(listed_levels)
             else:
                 n_levels = (series.iloc[keep] if len(keep) < frame.n else series).nunique()
-        except (TypeError, NotImplementedError):  # invalid levels are refused later
+        except (TypeError, NotImplementedError):  # invalid levels raise an error later
             n_levels = 2
-        counts.append(max(2, n_levels))  # a constant predictor gets a second level
+        counts.append(max(2, n_levels))  # a constant predictor receives a second level
     return counts
 
 
@@ -382,14 +382,14 @@ def check_size(terms: FormulaTerms, factors: list[Factor], K: int) -> None:
     `factors` are the predictors' factors, and K is the number of groups.
     """
     if terms.order > 2:
-        # of orders 2, 3, ...
+        # for the orders 2, 3, ...
         term_counts = [terms.interactions.count(k) for k in range(2, terms.order + 1)]
         n_couplings = terms.interactions.n_couplings([len(f.levels) for f in factors])
-        # 8 bytes per number: five lists of the terms of order k, with k numbers each, and three
-        # lists with each term under each of its k predictors
+        # 8 bytes for each number: five lists of the terms of order k, with k numbers each, and
+        # three lists that contain each term once for each of its k predictors
         term_bytes = sum(8.0 * k * (3.0 * k + 5.0) * n for k, n in enumerate(term_counts, 2))
-        # For each coupling, rounded up: 16 bytes for each of K groups and once more, and 12 for
-        # its position at each of its predictors.
+        # For each coupling, rounded up: 16 bytes for each of the K groups and once more, and 12
+        # bytes for its position at each of its predictors.
         check_memory(
             term_bytes + (16.0 * (K + 1) + 12.0 * terms.order) * n_couplings,
             (
@@ -426,7 +426,7 @@ def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems)
     `n_rows` is the number of rows, where a row with frequency k counts as k rows.
     """
     rare = []  # texts for the warning, one for each predictor with many rare levels
-    numeric = []  # names of such predictors with numeric levels
+    numeric = []  # names of those predictors that have numeric levels
     for factor in factors:
         L = len(factor.levels)
         name = factor.name

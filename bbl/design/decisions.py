@@ -26,7 +26,7 @@ __all__ = [
 Priors = Mapping[Any, float] | pd.Series | ArrayLike | None  # argument of `check_priors`
 # argument of `check_costs`
 Costs = pd.DataFrame | Mapping[Any, Mapping[Any, float]] | ArrayLike | None
-SUM_TOLERANCE = 1e-6  # on the sum of the priors, which must be 1
+SUM_TOLERANCE = 1e-6  # tolerance for the sum of the priors, which must be 1
 
 
 class Decisions(TypedDict, total=False):
@@ -173,7 +173,7 @@ def _check_order(argument: str, values: Any, response: Factor, placeholder: str)
 
     `placeholder` stands for the value of a group in the hint.
     """
-    # a single number is refused by `_check_numbers`
+    # `_check_numbers` raises an error for a single number
     if response.has_known_order or np.ndim(values) == 0:
         return
     example = ", ".join(f"{group!r}: {placeholder}" for group in response.levels)

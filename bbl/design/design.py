@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
-# hint in the error about an unknown group in new data
+# hint in the error message about an unknown group in new data
 GROUP_REMEDY = "Refit with these levels, or leave those rows out."
 MISSING = get_args(MissingPolicy)
-# minimum number of rows for which a column with only unknown levels gives a warning
+# minimum number of rows at which a column with only unknown levels causes a warning
 MIN_UNKNOWN_ROWS = 10
 # with more predictors than this, `check_pairs` is called before all pairs are listed
 MAX_UNCHECKED = 1000
@@ -139,8 +139,9 @@ class EncodedTable(NamedTuple):
     """A table encoded by `Design.from_data`."""
 
     design: Design
-    sample: Sample  # the n rows of positive weight that are not dropped, in the order of the table
-    row_labels: pd.Index  # (n,); positions in the table if it has no index
+    # the n rows that have positive weight and are not dropped, in the order of the table
+    sample: Sample
+    row_labels: pd.Index  # (n,); positions in the table if the table has no index
     row_positions: np.ndarray  # (n,) int; positions of the rows in the table
 
 
@@ -419,7 +420,7 @@ class Design:
             aside=rules.aside,
         )
         if not terms.predictors and terms.response is None and not declared:
-            # no columns are left, so this raises the error
+            # raises the error, because no columns are left
             parse(formula, frame.columns, exclude, one_sided=True)
         m = len(terms.predictors)
         # interactions.count(2): number of pairs in the formula
@@ -429,7 +430,7 @@ class Design:
             and terms.interactions.count(2) == m * (m - 1) // 2
         ):
             used = np.flatnonzero(counts > 0)
-            # the response, if any, comes first
+            # the response, if there is one, comes first
             n_levels = count_levels(frame, terms.columns, used, xlevels)
             rules.check_pairs(
                 len(used), n_levels[0] if len(n_levels) > m else 1, np.array(n_levels[-m:])
@@ -449,7 +450,7 @@ class Design:
             counts = as_rows(counts)
         incomplete = round(float(n_dropped.sum()))
         levels_by_name = read_xlevels(xlevels, terms)
-        problems = ColumnProblems()  # collected, so that one error names all columns
+        problems = ColumnProblems()  # collected, so that one error can name all columns
         with problems.of_column():
             response, y = read_response(
                 frame, terms, keep, levels_by_name, declared, missing, n_observed
@@ -466,7 +467,7 @@ class Design:
             try:
                 n_incomplete = int(missing_rows(frame, terms.predictors)[keep].sum())
                 n_missing = count_missing(frame, terms.predictors, keep)
-            except (DataError, BBLTypeError):  # another column's problem, reported for itself
+            except (DataError, BBLTypeError):  # another column's problem, reported separately
                 return ""
             return describe_missing(n_missing, len(keep) - n_incomplete, len(keep))
 
@@ -475,9 +476,10 @@ class Design:
             numeric = choose_numbers(
                 rules.numeric, terms.predictors, frame if rules.measured else None
             )
-        # widened below if a column needs it
+        # converted to a wider type below if a column needs it
         codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
-        # is_missing: mask (n, m), or None if nothing is missing, as always with "raise" and "drop"
+        # is_missing: mask (n, m), or None if no values are missing, which is always the case with
+        # "raise" and "drop"
         factors = []
         is_missing = None
         for i, name in enumerate(terms.predictors):
@@ -513,7 +515,7 @@ class Design:
         # with "level" or "marginal": the number of used rows with missing predictors
         if is_missing is not None:
             incomplete = round(float(n_observed[is_missing.any(axis=1)].sum()))
-        # padded: with at least two levels
+        # `padded` ensures at least two levels
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared, weights_name)
         # with "level", the codes contain the missing values
@@ -586,7 +588,7 @@ class Design:
                 )
                 if unseen == "ignore" and is_unseen is not None:
                     _warn_of_unknown(factor, column, is_unseen, frame.argument)
-                # mark unknown levels, and missing values that are not a level of their own
+                # mark unknown levels, and missing values that are not a separate level
                 is_missing = mark_rows(is_missing, codes.shape, i, is_unseen)
                 is_missing = mark_rows(
                     is_missing, codes.shape, i, column.missing() if skip_missing else None
@@ -605,7 +607,7 @@ class Design:
         """
         fit_column = self.weights
         if weights is not None or fit_column is None or not frame.has(fit_column):
-            # whole=False: they need not be integers
+            # whole=False: weights can have fractions
             return named_weights(weights, frame, whole=False)[1], None
         try:
             return named_weights(fit_column, frame, whole=False)[1], fit_column
@@ -693,7 +695,7 @@ class Design:
                 if stored["response"] == "none"
                 else factor_from_dict(stored["response"])
             )
-            # a predictor has at least two levels, or one with declared levels (2 - True)
+            # a predictor has at least two levels, or at least one if levels are declared (2 - True)
             predictors = tuple(factor_from_dict(f, 2 - declared) for f in stored["predictors"])
             names = tuple(f.name for f in predictors)
             terms = FormulaTerms(
@@ -706,7 +708,7 @@ class Design:
             is_count = type(incomplete) is int and incomplete >= 0
             if missing not in MISSING or not is_count or (missing == "raise" and incomplete):
                 raise ValueError("its treatment of missing values is invalid")
-            # all names, including the response's (or None), must differ
+            # all names must differ, including the response's name (or None)
             if (
                 not isinstance(terms.text, str)
                 or not (names or declared or response.name is not None)
@@ -768,7 +770,7 @@ def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argu
     used = np.flatnonzero(column.used())
     values = [column.values[k] for k in used]
     remedy = factor.type_remedy([column.kinds[k] for k in used], values, argument)
-    # In a few rows, rare values are plausible; values of another type are always a mistake.
+    # With a few rows, all values may be rare levels; values of another type are always a mistake.
     if not remedy and column.n < MIN_UNKNOWN_ROWS:
         return
     shown = ", ".join(repr(v) for v in values if v is not None)[:60]

@@ -30,8 +30,10 @@ from bbl.design.interactions import Cube, Interactions
 __all__ = ["Expansion"]
 
 ALL_COLUMNS = "all columns"  # key in the context of operators
-MAX_LISTED = 150  # products that formulaic may list although a cube could represent them (0.3 ms)
-PRODUCT_COST = 20  # one product in formulaic takes as long as this many terms in a list of pairs
+# products that formulaic may list although a cube could represent them (this takes 0.3 ms)
+MAX_LISTED = 150
+# in formulaic, one product takes as much time as this many terms in a list of pairs
+PRODUCT_COST = 20
 
 
 def _numbers(term: Term) -> list[int]:
@@ -232,7 +234,7 @@ class Expansion(DefaultOperatorResolver):
             return _with_used(formulaic(self._list(base), power), base)
         if cube := _as_set(base).as_cube():
             return _with_used(self._make_cube(cube.columns, cube.order * exponent), base)
-        # one factor at a time, dropping repeated products in between
+        # multiply one factor at a time, and drop repeated products in between
         multiply = self.operator_table[":"][0].to_terms
         result = base
         for _ in range(exponent - 1):

@@ -40,7 +40,8 @@ def factor_to_dict(factor: Factor) -> dict[str, Any]:
         # the last only for numbers of Boltzmann machines, which earlier versions cannot load
         own_sd = [factor.sd] if factor.is_measured else []
         stored["number"] = [factor.center, factor.scale, factor.mean, *own_sd]
-    # omitted if False, which is the default in `factor_from_dict` because older files lack it
+    # omitted if False, which is the default in `factor_from_dict` because older files do not have
+    # it
     return stored | ({"declared": True} if factor.declared else {})
 
 
@@ -48,7 +49,7 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
     """Restore a factor from `factor_to_dict`; raise an error for fewer than `min_levels` levels."""
     kind_value_pairs = [(kind, value) for kind, value in stored["levels"]]
     for kind, value in kind_value_pairs:
-        # bool is a subclass of Real; it is refused below
+        # bool is a subclass of Real; it raises an error below
         allowed_type: Any = {"bool": bool, "number": numbers.Real}.get(kind, str)
         if (
             kind not in KINDS
@@ -67,7 +68,7 @@ def factor_from_dict(stored: Mapping, min_levels: int = 2) -> Factor:
         flag("ordered", stored["ordered"]),
         flag("declared", stored.get("declared", False)),
     )
-    # fewer distinct levels than levels, or than `min_levels`
+    # there are fewer distinct levels than levels, or than `min_levels`
     if len(set(zip(factor.kinds, factor.levels, strict=True))) < max(
         len(kind_value_pairs), min_levels
     ):
@@ -132,7 +133,7 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
     """
     terms_by_order = [
         "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()
-        for k in range(2, max(terms.order, 2) + 1)  # "pairs" is stored even without terms
+        for k in range(2, max(terms.order, 2) + 1)  # "pairs" is stored even if there are no terms
     ]
     return {"pairs": terms_by_order[0]} | (
         {"terms": terms_by_order[1:]} if len(terms_by_order) > 1 else {}
@@ -141,15 +142,16 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
 
 def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     """Restore the terms of `m` predictors from `terms_to_dict`."""
-    # files from before higher orders only have pairs
+    # files from before the support of higher orders only have pairs
     stored_orders = [stored["pairs"], *stored.get("terms", [])]
     if len(stored_orders) > max(m - 1, 1):  # orders 2 to m; "pairs" is present for any m
         raise ValueError("a term has more predictors than the model")
-    # terms_by_order[0] has the terms (T, 2) of order 2, and so on; None means all terms of an order
+    # terms_by_order[0] contains the terms (T, 2) of order 2, and so on; None stands for all terms
+    # of an order
     terms_by_order = [
         _terms_from_list(stored_terms, k, m) for k, stored_terms in enumerate(stored_orders, 2)
     ]
-    # number of leading Nones: the orders 2 to 1 + n_full are complete and form a cube
+    # number of leading Nones; the orders 2 to 1 + n_full are complete and form a cube
     n_full = next(
         (n for n, terms in enumerate(terms_by_order) if terms is not None), len(terms_by_order)
     )

@@ -29,7 +29,7 @@ from bbl.rows.sample import code_dtype
 __all__ = ["MAX_INTEGERS", "Factor", "check_discrete", "has_many_fractions", "refuse_identifier"]
 
 
-MAX_SHOWN = 5  # levels shown in a message
+MAX_SHOWN = 5  # maximum number of levels shown in a message
 UNSEEN_REMEDY = Hint(
     "Refit with these levels (or list them in xlevels), or pass unseen='ignore' to ignore the "
     "predictor in those rows.",
@@ -117,7 +117,7 @@ class Factor:
         LevelError
             If the column contains a boolean and an equal number, or another value and its text.
         """
-        # positions of the values that become levels: all, or the ones that occur
+        # positions of the values that become levels: all values, or those that occur
         positions = (
             np.arange(len(column.values))
             if unused and column.declared
@@ -166,7 +166,7 @@ class Factor:
             tuple(kind for kind, _ in typed_levels),
             declared=True,
         )
-        if len(factor._codes) < len(typed_levels):  # equal levels share a key
+        if len(factor._codes) < len(typed_levels):  # equal levels have the same key
             raise LevelError(
                 f"xlevels[{name!r}] contains a duplicate level: {values!r}.",
                 column=name,
@@ -248,7 +248,7 @@ class Factor:
                 argument,
                 remedy,
             )
-        # the values are the levels, in the same order: no lookup is needed
+        # the values are the levels in the same order, so they are already the codes
         if np.array_equal(code_of_value, np.arange(len(code_of_value))):
             codes = column.codes.astype(code_dtype(len(self.levels)))
         else:
@@ -264,8 +264,8 @@ class Factor:
         """
         code = self._codes.get(level_key(kind, value), -1)
         if code < 0 and kind in ("string", "other"):
-            # Match intervals and dates by their text, because files only store the text. No factor
-            # contains both.
+            # Intervals and dates are matched by their text, because files only store the text. No
+            # factor contains both.
             code = self._codes.get(("other" if kind == "string" else "string", str(value)), -1)
         if code < 0 and kind in ("string", "other") and (ends := interval_ends(value)):
             code = next((a for other, a in self._intervals if other == ends), -1)
@@ -320,7 +320,8 @@ class Factor:
             frozenset({"string"}): f"{column}.astype(str)",
             frozenset({"bool"}): f"{column}.astype(bool)",
         }
-        if level_kinds == {"bool"} and value_kinds == {"string"}:  # astype would make all True
+        # astype would convert all strings to True
+        if level_kinds == {"bool"} and value_kinds == {"string"}:
             conversion = f'{column} == "True"'
         else:
             conversion = conversions.get(frozenset(level_kinds), "")
@@ -354,11 +355,11 @@ def _check_distinguishable(name: Hashable, levels: list[tuple[str, Any]], argume
     numbers = [value for kind, value in levels if kind == "number"]
     strings = {value for kind, value in levels if kind == "string"}
     for kind, value in levels:
-        twin = None  # the level with the same label
+        twin = None  # the other level with the same label
         if kind == "bool":
             # True equals 1, and False equals 0
             twin = next((number for number in numbers if number == value), None)
-        elif kind == "other" and str(value) in strings:  # shown by its text
+        elif kind == "other" and str(value) in strings:  # represented by its text
             twin = str(value)
         if twin is not None:
             where = f"xlevels[{name!r}]" if argument == "xlevels" else f"column {name!r}"
@@ -375,14 +376,14 @@ def _sort_levels(levels: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
     try:
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level[1]))
     except TypeError:
-        # by text
+        # sort by text
         return sorted(levels, key=lambda level: (KINDS.index(level[0]), level_key(*level)[1]))
 
 
-# with more distinct numbers than this, some of them fractional, a column looks continuous
+# if there are more distinct numbers than this, some of them fractional, a column looks continuous
 MAX_FRACTIONS = 12
-# a column with more distinct integers looks continuous if at least half have fewer than FEW_ROWS
-# rows
+# if there are more distinct integers than this, a column looks continuous if at least half of them
+# have fewer than FEW_ROWS rows
 MAX_INTEGERS = 30
 FEW_ROWS = 6
 # names of columns that usually contain counts or weights
@@ -426,7 +427,7 @@ def _refuse_numbers(
 ) -> NoReturn:
     """Raise an error about a column that looks continuous; `values` are its distinct numbers."""
     name = column.name
-    # integers that differ in almost every row may also be an identifier
+    # if almost every row has a different integer, the column may also be an identifier
     is_identifier = bool(n_rows < 2 * len(values) and all(v == int(v) for v in values))
     what = "like an identifier or a quantity" if is_identifier else "continuous"
     remedy = _numbers_remedy(name, isinstance(column, Counted))
@@ -483,7 +484,7 @@ def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
 
 def _leave_out(name: Hashable, remedy: Hint) -> Hint:
     """Return a hint to leave a column out of the formula or to follow `remedy`."""
-    # in a table of counts without `weights=`, leaving the column out would ignore the counts
+    # if this is a table of counts without `weights=`, dropping the column would ignore the counts
     is_count = str(name).lower().strip("._ ") in COUNT_NAMES
     start = (
         f"If it contains counts, pass weights={name!r}. Otherwise leave" if is_count else "Leave"

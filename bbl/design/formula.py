@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 __all__ = ["FormulaTerms", "as_term", "check_formula", "parse", "write_formula"]
 
-MAX_LENGTH = 100_000  # characters of a formula
-# maximum number of terms created for a formula; 2 x (columns + 1)^2 if that is larger
+MAX_LENGTH = 100_000  # maximum number of characters of a formula
+# maximum number of terms created for a formula, or 2 x (columns + 1)^2 if this is larger
 MAX_TERMS = 5_000_000
-# columns that pandas adds for the row labels in Arrow and Parquet
+# columns in which pandas stores the row labels in Arrow and Parquet
 ROW_INDEX = re.compile(r"__index_level_\d+__")
-# a sign or space next to a letter, or a leading digit
+# a sign or a space next to a letter, or a leading digit
 NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")
 
 
@@ -212,11 +212,11 @@ def _parse(
     text, aliases = sanitise(formula)
     numbered_columns = _Columns(formula, columns, exclude, aliases, aside)
     import_parser()
-    from bbl.design.expansion import Expansion  # imports formulaic, which is slow
+    from bbl.design.expansion import Expansion  # this imports formulaic, which is slow
 
     expansion = Expansion(numbered_columns.spend, numbered_columns.refuse_intercept)
     tokens, tree = syntax_tree(formula, text, expansion)
-    # two sides; one is allowed if the response may be omitted
+    # two sides; a formula with one side is allowed if the response may be omitted
     if symbol_of(tree) != "~" or len(tree.args) not in ((1, 2) if one_sided else (2,)):
         fail(formula, f"{NO_RESPONSE}, '~', and predictors", hint=EXAMPLE)
     if len(tree.args) == 2:
@@ -257,9 +257,9 @@ def write_formula(
     'y ~ a*b + `c d`'
     """
     term_sets = {frozenset(term) for term in terms}
-    # all terms with one predictor removed; smaller parts are parts of these
+    # all terms with one predictor removed; smaller sub-terms are sub-terms of these
     sub_terms = {part for term in term_sets for part in (term - {i} for i in term) if len(part) > 1}
-    # a*b*c implies all parts of the term, a:b:c only the predictors
+    # if the model contains all sub-terms, write a*b*c, otherwise a:b:c
     operator, written_sets = (
         ("*", term_sets - sub_terms) if sub_terms <= term_sets else (":", term_sets)
     )
@@ -307,7 +307,7 @@ def _find_response(left: ASTNode | Token, columns: _Columns) -> Hashable:
         text = "the response must be the name of one column"
         fail(columns.formula, text, hint="Put an unusual name in backticks, as in `1`")
     response = columns.find(left.token)
-    # A column may be named None, but elsewhere None means "no response".
+    # A column may have the name None, but elsewhere None means "no response".
     if response is None:
         fail(columns.formula, "the response is a column without a name", hint="Rename it")
     if response in columns.exclude:
@@ -324,7 +324,8 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
 
     `reason` states why the engine does not support such terms; it may be empty.
     """
-    term = terms.interactions.find_term(order + 1) or ()  # positions of over `order` predictors
+    # positions of a term with more than `order` predictors
+    term = terms.interactions.find_term(order + 1) or ()
     names = [as_term(terms.predictors[i]) for i in term][: order + 1]
     count = f"{order + 1}"
     why = f"the method takes at most {order}"
@@ -362,7 +363,7 @@ class _Columns:
         self.columns_by_text: dict[str, list[Hashable]] = {}
         for column in self.available:
             self.columns_by_text.setdefault(str(column), []).append(column)
-        self.width = len(self.available) + 1  # greater than all column numbers
+        self.width = len(self.available) + 1  # larger than all column numbers
         self.columns: list[Hashable] = []  # by number
         self.numbers: dict[Hashable, int] = {}  # by column
         self.response: Hashable = None
@@ -372,7 +373,8 @@ class _Columns:
         """Return the column named by a word in the syntax tree; raise an error for other words."""
         name = self.aliases.get(word, word)
         matches = self.columns_by_text.get(name, ())
-        if len(matches) != 1:  # if several columns have this text, the string is used
+        # if several columns have this text, the column with a string as its name is used
+        if len(matches) != 1:
             matches = [column for column in matches if isinstance(column, str)]
         if not matches:
             shown = ", ".join(map(str, self.available[:10])) + (
@@ -433,8 +435,9 @@ class _Columns:
         """Add `terms` to the number of terms created so far, and raise an error if a formula
         creates too many.
         """
-        self.n_terms = min(self.n_terms + terms, 10**15)  # keeps the number in the message short
-        # `.^2` creates about width^2 terms and is allowed at any width
+        # limits the length of the number in the message
+        self.n_terms = min(self.n_terms + terms, 10**15)
+        # `.^2` creates about width^2 terms and is allowed for any width
         if self.n_terms > max(MAX_TERMS, 2 * self.width**2):
             fail(
                 self.formula,

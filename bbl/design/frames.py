@@ -44,9 +44,11 @@ class DeclaredOrder(NamedTuple):
     the categories of a pandas Categorical.
     """
 
-    categories: frozenset[str] = frozenset()  # declared by pandas, and stored as dictionaries
-    ordered: frozenset[str] = frozenset()  # declared as ordered
-    # declared by pandas, but not stored as dictionaries, so their order is lost
+    # columns declared as categories by pandas and stored as dictionaries
+    categories: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()  # columns declared as ordered
+    # columns declared as categories by pandas, but not stored as dictionaries, so their order is
+    # lost
     lost: frozenset[str] = frozenset()
 
 
@@ -94,7 +96,7 @@ class Frame:
             return ORDER_LOST
         if self.arrow is None or name not in self.declared.categories | self.declared.ordered:
             return ""
-        # columns of a RecordBatch have none
+        # columns of a RecordBatch have no such attribute
         chunks = getattr(self.arrow.column(name), "chunks", ())
         dictionaries = [chunk.dictionary for chunk in chunks if len(chunk.dictionary)]
         other = next(
@@ -160,7 +162,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
     """
     if isinstance(data, Frame):
         return data
-    has_index = isinstance(data, pd.DataFrame)  # before a dict is converted
+    has_index = isinstance(data, pd.DataFrame)  # determined before a dict is converted
     if isinstance(data, Mapping):
         _check_aligned(data, argument)
         try:
@@ -189,7 +191,7 @@ def to_frame(data: Any, argument: str = "data") -> Frame:
 
     if is_pyarrow(data, "RecordBatch"):
         data = sys.modules["pyarrow"].Table.from_batches([data])
-    # pyarrow allows duplicate names, narwhals does not
+    # pyarrow allows duplicate names, but narwhals does not
     _check_names(list(getattr(data, "column_names", ())), argument)
     try:
         table = nw.from_native(data, eager_only=True)
@@ -265,7 +267,7 @@ def declared_order(schema: pa.Schema, partition_keys: Collection[str] = ()) -> D
     """
     # one dict for each column of the DataFrame
     column_metadata = (schema.pandas_metadata or {}).get("columns", ())
-    by_pandas = {  # categories by pandas: whether each column's are ordered
+    by_pandas = {  # categories declared by pandas: whether those of each column are ordered
         column["field_name"]: bool((column["metadata"] or {}).get("ordered"))
         for column in column_metadata
         if column["pandas_type"] == "categorical"
@@ -307,10 +309,10 @@ def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> p
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)
-    if str(arrow.type).startswith("decimal"):  # pandas would get objects
+    if str(arrow.type).startswith("decimal"):  # pandas would convert them to objects
         try:
             return arrow.cast("int64" if arrow.type.scale == 0 else "float64").to_pandas()
-        except ValueError:  # an integer is too large; pyarrow's ArrowInvalid is a ValueError
+        except ValueError:  # an integer is too large; ArrowInvalid of pyarrow is a ValueError
             return arrow.cast("float64").to_pandas()
     return arrow.to_pandas()
 
@@ -323,7 +325,7 @@ def _plain_column(column: Any) -> Any:
         return decode_arrow(column).array
     import narwhals.stable.v2 as nw
 
-    # lists and arrays are passed through
+    # lists and arrays are returned unchanged
     series = nw.from_native(column, series_only=True, pass_through=True)
     return _to_pandas(series).array if isinstance(series, nw.Series) else column
 
@@ -337,16 +339,16 @@ def _to_pandas(series: nw.Series) -> pd.Series:
             pd.Categorical(series.to_numpy(), list(series.dtype.categories), ordered=True)
         )
     if series.dtype.is_nested():
-        # Python objects; they are refused, by column name, when they are used
+        # Python objects, which raise an error with the column name when they are used
         return pd.Series(series.to_list(), dtype=object)
     if series.dtype in (nw.Int128, nw.UInt128) and series.abs().max() in range(2**63):
         return pd.Series(series.cast(nw.Int64).to_numpy())
     if series.dtype in (nw.Decimal, nw.Int128, nw.UInt128):
         return pd.Series(series.cast(nw.Float64).to_numpy())
-    # polars orders categories by appearance, so the order is not declared
+    # polars orders categories by first appearance, so their order is not declared
     if series.dtype in (nw.String, nw.Categorical):
         try:
-            return series.cast(nw.String).to_pandas()  # fast, but needs pyarrow
+            return series.cast(nw.String).to_pandas()  # fast, but requires pyarrow
         except ImportError:
             return pd.Series(series.to_numpy(), dtype=object)
     return pd.Series(series.to_numpy())

@@ -33,11 +33,12 @@ __all__ = [
     "syntax_tree",
 ]
 
-MAX_DEPTH = 100  # of nested parentheses
-# formulaic treats this character as a letter; users cannot write it outside backticks, so aliases
-# never coincide with column names
+MAX_DEPTH = 100  # maximum depth of nested parentheses
+# formulaic treats this character as a letter. Users can write it only in backticks, so aliases are
+# never equal to column names
 ALIAS_PREFIX = "\ua66e"
-QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")  # a name in backticks, with its backticks doubled
+# a name in backticks; backticks within the name are doubled
+QUOTED = re.compile(r"`([^`]*(?:``[^`]*)*)`")
 # C(a), factor(a)
 FACTOR_CALL = re.compile(rf"(?<![\w.])(?:C|factor)\s*\(\s*([\w{ALIAS_PREFIX}][\w.]*)\s*\)")
 # C(a, Treatment("q")), relevel(a, ref="q"): a choice of the reference level
@@ -45,11 +46,11 @@ REFERENCE_CALL = re.compile(
     r"(?<![\w.])(?:C|factor|relevel|fct_relevel|contr_treatment)\s*\(\s*(`[^`]*`|[\w.]+)\s*,"
     r"\s*(?:Treatment|contr|ref|base|[\"'])"
 )
-# a character outside the alphabet of formulas
+# a character that cannot occur in formulas
 FOREIGN = re.compile(rf"(?!%in%|(?<=%in)%)[^\w\s.+\-*/:^()~]|{ALIAS_PREFIX}(?!\d)")
 OPERATOR = re.compile(r"~[+-]?|[+-]{1,2}|\*\*?|[/:^.]|in")
 EXPONENT = re.compile(r"[1-9][0-9]?")
-POWER = re.compile(r"(?:\^|\*\*)\s*([0-9][\w.]*)")  # its group is the exponent
+POWER = re.compile(r"(?:\^|\*\*)\s*([0-9][\w.]*)")  # the group is the exponent
 EXAMPLE = "Write it like 'y ~ a + b', 'y ~ a*b', 'y ~ (a + b + c)^2' or 'y ~ .^2'"
 
 
@@ -98,11 +99,11 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
         )
     if ALIAS_PREFIX in QUOTED.sub("", formula):
         fail(formula, f"the character {ALIAS_PREFIX!r} is not allowed", hint=remedy)
-    # C(a) and factor(a) become a
+    # C(a) and factor(a) are replaced by a
     text = FACTOR_CALL.sub(r" \1 ", QUOTED.sub(replace_by_alias, formula))
     if foreign_match := FOREIGN.search(text):
         fail(formula, f"the character {foreign_match[0]!r} is not allowed", hint=remedy)
-    for exponent in POWER.findall(text):  # formulaic would make "- 1" of an exponent 0
+    for exponent in POWER.findall(text):  # formulaic would treat an exponent of 0 as "- 1"
         if not EXPONENT.fullmatch(exponent):
             fail(
                 formula,
@@ -115,7 +116,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
             f"{text[: call_match.end()][-30:].strip()!r} looks like a function call",
             hint=remedy,
         )
-    # formulaic loses operators next to repeated signs, so replace each run by one sign
+    # formulaic loses operators next to repeated signs, so each run of signs is replaced by one sign
     return re.sub(
         r"[+-](?:\s*[+-])+", lambda sign_run: "-" if sign_run[0].count("-") % 2 else "+", text
     ), aliases
@@ -235,7 +236,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             )
         if word in (")", "^", "**") or (starts_operand and word != "("):
             previous = word
-        # "(" or an operator; there are no other kinds of tokens in formulas
+        # "(" or an operator; formulas contain no other kinds of tokens
         else:
             previous = "" if starts_operand or kind == "operator" else word
 

@@ -52,15 +52,17 @@ class Cube(NamedTuple):
         if not self.count(order):
             return np.empty((0, order), dtype=np.intp)
         terms = np.arange(n)[:, None]
-        for _ in range(order - 1):  # extend every term by each number greater than its last
+        # extend every term by each number that is larger than its last number
+        for _ in range(order - 1):
             n_extensions = n - 1 - terms[:, -1]
             terms = np.repeat(terms, n_extensions, axis=0)
-            # 0, 1, ... within each term: position of the row minus position of its first row
+            # 0, 1, ... for the extensions of each term: position of the row minus position of the
+            # term's first row
             extension = np.arange(len(terms)) - np.repeat(
                 np.cumsum(n_extensions) - n_extensions, n_extensions
             )
             terms = np.column_stack([terms, terms[:, -1] + 1 + extension])
-        return self.columns[terms]  # convert positions in `columns` to predictor numbers
+        return self.columns[terms]  # convert positions in `columns` to numbers of predictors
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,8 @@ class Interactions:
     cube: Cube
     # maps order k to distinct terms (T, k)
     added: Mapping[int, np.ndarray] = field(default_factory=dict)
-    removed: Mapping[int, np.ndarray] = field(default_factory=dict)  # likewise
+    # maps order k to the removed terms (T, k)
+    removed: Mapping[int, np.ndarray] = field(default_factory=dict)
 
     def count(self, order: int) -> int:
         """Return the number of terms of one order."""
@@ -157,8 +160,8 @@ class Interactions:
         """
         if order not in self._terms_by_order:
             n = self.count(order)
-            # 8 bytes for each predictor of a term, three times: the list, and copies while terms
-            # are added and sorted
+            # 8 bytes for each predictor of a term, three times: the list, and the copies that are
+            # made while terms are added and sorted
             check_memory(
                 24.0 * order * n, f"A list of {n} terms of order {order}", "Request fewer terms."
             )
@@ -168,7 +171,7 @@ class Interactions:
                 terms = terms[~np.isin(keys, removed_keys)]
             if order in self.added:
                 terms = np.concatenate([terms, self.added[order]])
-                terms = terms[np.argsort(term_keys(terms)[0])]  # [0]: keys of the one array
+                terms = terms[np.argsort(term_keys(terms)[0])]  # [0]: the keys of the only array
             terms.setflags(write=False)
             self._terms_by_order[order] = terms
         return self._terms_by_order[order]
@@ -191,7 +194,7 @@ def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
     keys = terms[:, 0]
     key_bound = base
     for column in terms.T[1:]:
-        if key_bound > 2**62 // base:  # all keys are below `key_bound`
+        if key_bound > 2**62 // base:  # all keys are smaller than `key_bound`
             keys = np.unique(keys, return_inverse=True)[1].ravel()  # ranks
             key_bound = len(keys) + 1
         keys = keys * base + column

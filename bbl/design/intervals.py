@@ -13,7 +13,8 @@ import pandas as pd
 
 __all__ = ["RARE_LEVEL", "Ends", "interval_codes", "interval_ends"]
 
-RARE_LEVEL = "(rare)"  # the level of `bbl.lump`; unknown values of new data are coded as this level
+# the level created by `bbl.lump`; unknown values in new data receive the code of this level
+RARE_LEVEL = "(rare)"
 # bracket, lower end, upper end, bracket
 _INTERVAL = re.compile(r"([\[(])\s*([^,\s]+)\s*,\s*([^,\s]+)\s*([\])])")
 
@@ -47,7 +48,7 @@ def interval_ends(level: object) -> Ends | None:
     try:
         low = float(match[2])
         high = float(match[3])
-    except ValueError:  # an interval of times, for example
+    except ValueError:  # for example, an interval of times
         return None
     return Ends(low, high, match[1] == "[", match[4] == "]")
 
@@ -70,5 +71,5 @@ def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple
     ]
     if len(intervals) < len(candidates):
         return []
-    # a text may have nan as an end
+    # an end may be nan if the level is a text
     return sorted(intervals, key=lambda pair: np.nan_to_num(pair[0].low))

@@ -18,9 +18,9 @@ class Labels:
     names: tuple[Any, ...]  # of the m predictors
     # for each of the m predictors; the first is the reference level
     levels: tuple[tuple[Any, ...], ...]
-    # positions of the numeric predictors; their two levels label the codes 0 and 1
+    # positions of the numeric predictors; their two levels are labels for the codes 0 and 1
     numbers: tuple[int, ...] = ()
-    # positions of the numbers of a Boltzmann machine, and their values with code 0
+    # positions of the numeric predictors of a Boltzmann machine, and their values with code 0
     measured: tuple[int, ...] = ()
     centers: tuple[float, ...] = ()
 

@@ -27,9 +27,10 @@ __all__ = [
     "refuse_listed_levels",
 ]
 
-# a number with at most this many values gives a warning
+# a numeric predictor with at most this many distinct values causes a warning
 FEW_VALUES = 5
-MAX_INTEGER_LEVELS = 20  # integers with more values are numbers with ``numeric=True``
+# integer columns with more distinct values are numeric predictors if ``numeric=True``
+MAX_INTEGER_LEVELS = 20
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 __all__ = ["freq2raw", "readFasta", "removeConst"]
 
-# IUPAC's letters for more than one base, or more than one amino acid
+# IUPAC's letters that stand for more than one base or amino acid
 AMBIGUOUS_BASES = "NRYSWKMBDHV"
 AMBIGUOUS_AMINO_ACIDS = "XBZJ"
-SHARE_OF_BASES = 0.9  # minimum share of A, C, G, T, U and N in nucleotide sequences
+SHARE_OF_BASES = 0.9  # minimum proportion of A, C, G, T, U and N in nucleotide sequences
 
 
-@check_keywords  # unknown keywords are errors
+@check_keywords  # unknown keywords raise an error
 def readFasta(
     file: str | os.PathLike[str] | IO[str],
     rownames: bool = False,
@@ -113,7 +113,7 @@ def readFasta(
         "empty and skipped": int((lengths == 0).sum()),
     }
     kept_records = np.flatnonzero(lengths >= m)
-    # in memory, a string of m characters is the same as m strings of one character
+    # in memory, a string of m characters is equivalent to m strings of one character
     letters = (
         np.array([sequences[k][:m] for k in kept_records], dtype=f"U{m}").view("U1").reshape(-1, m)
     )
@@ -223,7 +223,7 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
         ) from None
     if not isinstance(content, str) or "\0" in content:
         raise DataError(f"{_name_file(file)} is not text.", hint="Use an uncompressed FASTA file.")
-    # files opened as text still have a byte-order mark
+    # files that are opened as text still contain a byte-order mark
     return content.removeprefix("\ufeff").splitlines()
 
 
@@ -252,11 +252,11 @@ def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
         return data
     columns = [frame.get(k) for k in range(len(frame.columns))]
     table = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=frame.index)
-    # a tuple is one name
+    # a tuple is a single name
     return table.set_axis(pd.Index(frame.columns, tupleize_cols=False), axis=1)
 
 
-@check_keywords  # unknown keywords are errors
+@check_keywords  # unknown keywords raise an error
 def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
     """Repeat each row by its frequency.
 
@@ -297,14 +297,14 @@ def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
         counts = check_weights(freq, frame.n, "freq", frame.index if frame.has_index else None)
     row_bytes = table.memory_usage(index=False).sum() / max(1, frame.n)  # mean over the rows
     check_memory(
-        counts.sum() * (float(row_bytes) + 16.0),  # 16: index and positions
+        counts.sum() * (float(row_bytes) + 16.0),  # 16 bytes for the index and the positions
         f"A table of {counts.sum():.0f} rows",
         "Keep the counts: every function accepts them as weights.",
     )
     return table.iloc[np.repeat(np.arange(frame.n), counts.astype(np.intp))].reset_index(drop=True)
 
 
-@check_keywords  # unknown keywords are errors
+@check_keywords  # unknown keywords raise an error
 def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     """Drop the columns that have the same value in every row.
 
@@ -343,7 +343,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
 def _is_constant(series: pd.Series) -> bool:
     """Return whether all rows have the same value; missing values count as equal to each other."""
     try:
-        codes = find_distinct(series)[0]  # (n,), equal for equal values; -1 for missing ones
+        codes = find_distinct(series)[0]  # (n,), the same for equal values; -1 for missing values
     # lists and other nested values are compared by their text
     except (TypeError, NotImplementedError):
         codes = pd.factorize(series.map(repr))[0]

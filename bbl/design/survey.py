@@ -36,7 +36,7 @@ class SurveyDesign:
     fpc: tuple[Hashable, ...] = ()
     replicates: tuple[Hashable, ...] = ()
     type: str | None = None
-    # number of replicates to draw with type="bootstrap", if given as `replicates`; 0 for the
+    # number of replicates to draw with type="bootstrap", if `replicates` is a number; 0 for the
     # default
     n_replicates: int = 0
     scale: float | None = None
@@ -69,8 +69,8 @@ class SurveyDesign:
         strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
         clusters: list[np.ndarray] = []
         # outer_codes (N, k): equal names in rows with different codes are different clusters.
-        # `nested` only concerns the first stage; names of later units are always nested within the
-        # outer cluster.
+        # `nested` only applies to the first stage; names of later units are always nested within
+        # the outer cluster.
         outer_codes = strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
             stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
@@ -81,7 +81,7 @@ class SurveyDesign:
         population = (
             tuple(self._read_positive(frame, name, "populations") for name in self.fpc) or None
         )
-        # without clusters, each row is its own cluster
+        # without clusters, each row is a separate cluster
         plan = SamplingPlan(
             weights,
             strata,
@@ -163,7 +163,8 @@ class SurveyDesign:
         if not code_columns:  # no strata: all rows are one stratum
             return np.zeros(frame.n, dtype=np.intp), [""]
         combined_codes = code_columns[0].astype(np.int64)
-        for codes in code_columns[1:]:  # renumber each time, so that products stay small
+        # renumber each time, so that the products do not become too large
+        for codes in code_columns[1:]:
             combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[
                 0
             ]
@@ -205,7 +206,8 @@ class SurveyDesign:
         """
         uneven = plan.uneven_stage
         if uneven is not None:
-            # stage k, and two rows of the stratum (k = 0) or stage k - 1 cluster that it samples
+            # stage k, and two rows of the stratum (k = 0) or of the stage k - 1 cluster from which
+            # it samples
             k, row, other = uneven
             place = (
                 f"cluster of {self.cluster[k - 1]!r}"
@@ -237,7 +239,7 @@ class SurveyDesign:
                     "contains in the population, not proportions or weights."
                 ),
             )
-        stage, numbers = plan.lonely_strata  # strata for stage 0, clusters for later stages
+        stage, numbers = plan.lonely_strata  # strata for stage 0, and clusters for later stages
         if self.lonely == "error" and len(numbers) and not self.replicates:
             self._refuse_lonely(
                 stage, [labels[h] for h in numbers] if stage == 0 else numbers.tolist()
@@ -271,7 +273,7 @@ class SurveyDesign:
         subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
-            # no choices, because 'average' means no variance in later stages
+            # there is no choice, because 'average' means no variance in later stages
             subject = f"{count} of column {self.cluster[stage - 1]!r}"
             plural = "clusters"
             choices = ""
@@ -326,16 +328,18 @@ class SurveyDesign:
             ]
             scale = self.scale
             rscales = self.rscales
-            # factors of JKn depend on the strata of the replicates, so `survey` requires rscales
+            # the factors of JKn depend on the strata of the replicates, so `survey` requires
+            # rscales
             if self.type != "JKn":
                 default_scale, default_rscales = default_scales(self.type, len(columns), self.rho)
                 scale = default_scale if scale is None else scale
                 rscales = tuple(default_rscales) if rscales is None else rscales
-            # None only for JKn in a design not created by `survey`
+            # None is only possible for JKn in a design that was not created by `survey`
             rscales = (1.0,) * len(columns) if rscales is None else rscales
             scale = 1.0 if scale is None else scale
             return Replicates(np.column_stack(columns), scale, np.array(rscales), mse=self.mse)
-        # number of clusters sampled from each stratum; [1] is the position of one row per cluster
+        # number of clusters sampled from each stratum; [1] contains the position of one row of each
+        # cluster
         n_drawn = np.bincount(plan.strata[np.unique(plan.clusters[0], return_index=True)[1]])
         if self.type == "JK1" and len(n_drawn) > 1:
             raise OptionError(
@@ -368,7 +372,7 @@ class SurveyDesign:
         return Replicates(replicates.weights, replicates.scale, replicates.rscales, mse=self.mse)
 
 
-@check_keywords  # unknown keywords are errors
+@check_keywords  # unknown keywords raise an error
 def survey(
     weights: Hashable,
     strata: Hashable | Sequence[Hashable] | None = None,
@@ -511,7 +515,7 @@ def _check_together(design: SurveyDesign) -> None:
             hint="Leave fpc out, or use type='JKn' or 'bootstrap', which support it.",
             value=design.type,
         )
-    # without a type, `check_replicates` raises another error below
+    # if there is no type, `check_replicates` raises a different error below
     if (
         design.replicates
         and design.type is not None

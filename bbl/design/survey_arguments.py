@@ -17,7 +17,7 @@ def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
     """Return `value`, a column name or a list of names, as a tuple; empty for None."""
     if value is None:
         return ()
-    if isinstance(value, str | tuple | int | np.integer):  # a tuple is one name
+    if isinstance(value, str | tuple | int | np.integer):  # a tuple is a single name
         return (value,)
     if not isinstance(value, Sequence | pd.Index) or not all(
         isinstance(name, Hashable) for name in value

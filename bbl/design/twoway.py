@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Entries", "TwoWay"]
 
-PRESENT = "(present)"  # name of the response if the formula has none
-# numeric values; ordered values; codes of categories; rated or not
+PRESENT = "(present)"  # name of the response if the formula has no response
+# numeric values; ordered values; codes of categories; rated or not rated
 CELL_KINDS = ("numeric", "ordinal", "levels", "rated")
 
 
@@ -147,7 +147,8 @@ class TwoWay:
         row_codes = row_codes.astype(np.int64)
         new_rows = Factor(self.rows.name, (), ())
         if is_new is not None and is_new.any():
-            # distinct new names are numbered after the rows of the table, in level order
+            # distinct new names receive numbers after the rows of the table, in the order of the
+            # levels
             new_row_of_cell = newdata_factor.encode(row_of_cell)[0][is_new]
             new_levels, row_codes[is_new] = np.unique(new_row_of_cell, return_inverse=True)
             row_codes[is_new] += self.shape[0]
@@ -228,7 +229,7 @@ def _parse_names(
     """Return the names in a formula of the response (or `PRESENT`), the rows and the columns."""
     names = frame.columns
     exclude = {} if weights_name is None else {weights_name: "the weights"}
-    # `PRESENT` stands in for the response
+    # `PRESENT` replaces the missing response
     if isinstance(formula, str) and formula.lstrip().startswith("~"):
         terms = parse(f"`{PRESENT}` {formula.lstrip()}", (*names, PRESENT), exclude, order=None)
     else:
@@ -295,7 +296,7 @@ def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
         series.dtype
     )
     values = None
-    if is_numeric and getattr(series.dtype, "kind", "f") != "c":  # "c": complex
+    if is_numeric and getattr(series.dtype, "kind", "f") != "c":  # "c": complex numbers
         values = series.to_numpy(dtype=float, na_value=np.nan)
     elif series.dtype == object:
         cells = series.to_numpy()
@@ -361,14 +362,14 @@ def _read_cells(
     )
     are_ordered = (
         share_categories and columns[0].cat.ordered
-    )  # one dtype: all columns have the same categories
+    )  # one dtype, because all columns have the same categories
     are_numbers = holds != "levels" and levels is None and not are_ordered
     if are_numbers:
         values = np.column_stack(
             [_to_floats(name, column) for name, column in zip(frame.columns, columns, strict=True)]
         )
         return values, frame.index, frame.columns, None
-    # all cells, column after column
+    # all cells, one column after another
     all_cells = pd.concat(
         columns if share_categories else [column.astype(object) for column in columns],
         ignore_index=True,
@@ -418,7 +419,7 @@ def _read_matrix(
     row_weights = check_weights(weights, len(values))
     is_kept = row_weights > 0
     row_title = index.name if isinstance(index.name, str) else "row"
-    # different from the title of the rows
+    # the name must differ from that of the rows
     column_title = "column" if row_title != "column" else "columns"
     factors = (
         _make_label_factor(row_title, index[is_kept]),
@@ -476,7 +477,7 @@ def _check_table(
             else f"the response {response!r} has only one level, so there are no groups to find.",
             column=response,
         )
-    # the weight of a matrix row repeats the row
+    # the weights of a matrix repeat its rows, which are not repeated observations of cells
     repeats = 0 if formula is None else round(float(repeats))
     return TwoWay(formula, rows, columns, response, holds, levels, repeats), entries
 

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-MAX_SHOWN = 5  # number of columns whose problems are reported in full
+MAX_SHOWN = 5  # maximum number of columns whose problems are described in full
 
 
 class ColumnProblems:
@@ -146,7 +146,7 @@ def _shorten(names: list[str]) -> str:
 
 
 KINDS = ("bool", "number", "string", "other", "missing")
-# accepted as levels only if they are declared categories
+# these types are accepted as levels only if they are declared categories
 TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64, pd.Period)
 UNUSABLE = (complex, np.complexfloating, list, tuple, dict, set, frozenset, np.ndarray, pd.Series)
 
@@ -209,7 +209,7 @@ class Counted(NamedTuple):
     """
 
     name: Hashable
-    counts: np.ndarray  # rows with each value, (number of values,)
+    counts: np.ndarray  # number of rows with each value, (number of values,)
     values: list
     kinds: list[str]
     declared: bool
@@ -248,7 +248,7 @@ def find_distinct(series: pd.Series) -> tuple[np.ndarray, list, pd.CategoricalDt
         # categorical only if the dictionary is ordered
         series = decode_arrow(series.array.__arrow_array__())
     if isinstance(series.dtype, pd.CategoricalDtype):
-        # the accessor `series.cat` makes a Series of the codes, which takes longer than the rest
+        # the accessor `series.cat` creates a Series of the codes, which takes longer than the rest
         categorical = cast(pd.Categorical, series.array)
         return categorical.codes, categorical.categories.tolist(), series.dtype
     if isinstance(series.dtype, pd.SparseDtype):
@@ -281,7 +281,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
         _refuse(name, f"type {series.dtype}")
     try:
         codes, values, dtype = find_distinct(series)
-    except (TypeError, NotImplementedError):  # the latter from pyarrow
+    except (TypeError, NotImplementedError):  # pyarrow raises the latter
         _refuse(name, "lists or other nested values", nested=True)
     # the last entry is for rows with code -1
     is_missing_value = np.array([is_missing(v) for v in values] + [True])
@@ -290,8 +290,8 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     declared = dtype is not None
     if n_missing and missing == "raise":
         refuse_missing_training(name, n_missing)
-    # Missing rows get the last code. A missing value among `values` remains, with kind "other",
-    # although no row has it, so that the codes of the other values do not change.
+    # Missing rows receive the last code. If `values` contains a missing value, it remains with kind
+    # "other" although no row has it, so that the codes of the other values do not change.
     kind_value_pairs = [
         ("other", None) if is_missing(v) else plain_level(name, v, declared) for v in values
     ]
@@ -309,8 +309,8 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
     """Return a column of a table as codes and distinct values, the last of which represents missing
     values.
     """
-    # Columns of a Table are chunked, each chunk with its own dictionary. An absent column is
-    # refused by `frame.column`.
+    # The columns of a Table are divided into chunks, each with a separate dictionary.
+    # `frame.column` raises an error for an absent column.
     if is_pyarrow(frame.arrow, "RecordBatch") and frame.has(name):
         column = _read_arrow_column(
             name, frame.arrow.column(name), declared=name in frame.declared.categories
@@ -323,7 +323,8 @@ def frame_column(frame: Frame, name: Hashable) -> Column:
 def with_order(frame: Frame, column: Column) -> Column:
     """Set the `order_problem` of a column of `frame` if its declared order is unknown."""
     problem = frame.order_problem(column.name)
-    # without the dictionaries, only the schema (`declared`) shows whether categories are ordered
+    # if the dictionaries are not used, only the schema (`declared`) shows whether categories are
+    # ordered
     return (
         column._replace(order_problem=problem, ordered=column.name in frame.declared.ordered)
         if problem
@@ -353,7 +354,7 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
                 dictionary_values, dictionary_values.dropna().unique(), ordered=encoded.type.ordered
             )
         )
-    # its codes map dictionary entries to values
+    # the codes map entries of the dictionary to values
     column = factorise(name, dictionary_values, missing="keep")
     arrow_codes = encoded.indices.cast("int64")  # the dictionary entry of each row
     if not arrow_codes.null_count:

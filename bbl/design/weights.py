@@ -34,8 +34,8 @@ __all__ = [
     "weight_unit",
 ]
 
-MAX_TOTAL = 2.0**53  # sums of integer weights are exact in float64 up to here
-# smallest sum of real-valued weights, since their squares are summed; its inverse is the largest
+MAX_TOTAL = 2.0**53  # sums of integer weights are exact in float64 up to this value
+# smallest sum of real-valued weights, because their squares are summed; its inverse is the largest
 MIN_TOTAL = 1e-100
 
 

@@ -103,7 +103,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):
         column = frame_column(table, names[i])
-        if design.missing != "level":  # else missing values as a level
+        if design.missing != "level":  # otherwise, missing values are a level
             _refuse_missing(column, np.ones(table.n, dtype=bool))
         codes[:, position] = design.predictors[i].encode(
             column, "raise", ARGUMENT, remedy=UNKNOWN_LEVEL
@@ -139,7 +139,7 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
             )
     is_marked = np.array([bool(value) for value in marks.values])[marks.codes]
     codes = np.empty((frame.n, len(design.predictors)), dtype=np.intp)
-    is_known = is_marked.copy()  # marked rows with known levels only
+    is_known = is_marked.copy()  # marked rows in which all levels are known
     for i, factor in enumerate(design.predictors):
         column = frame_column(frame, factor.name)
         if design.missing != "level":

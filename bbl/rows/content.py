@@ -14,9 +14,11 @@ from bbl.rows.sample import Sample
 
 __all__ = ["ContentOrder", "order_by_content"]
 
-ROUNDS = 3  # rounds of refinement; each propagates keys between rows that share a level
-WEIGHT_DIGITS = 1e6  # weights relative to their mean are compared with this resolution
-# odd constants of the finaliser of MurmurHash3 (Appleby 2011, public domain)
+# number of rounds of refinement; each round propagates keys between rows that have a level in
+# common
+ROUNDS = 3
+WEIGHT_DIGITS = 1e6  # weights are divided by their mean and compared with this resolution
+# odd constants from the finaliser of MurmurHash3 (Appleby 2011, public domain)
 FIRST_FACTOR = np.uint64(0xFF51AFD7ED558CCD)
 SECOND_FACTOR = np.uint64(0xC4CEB9FE1A85EC53)
 SHIFT = np.uint64(33)

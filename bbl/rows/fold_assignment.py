@@ -32,12 +32,12 @@ __all__ = [
     "make_sink",
 ]
 
-# rows of a chunk: this many rows of a group are assigned together unless all folds are drawn at
-# once
+# number of rows in a chunk: this many rows of a group are assigned together, unless all folds are
+# drawn at once
 ASSIGNED_ROWS = 4096
 # maximum number of cells in a table of state counts (groups x folds x states), 8 bytes each
 MAX_TABLE_CELLS = 4_000_000
-MAX_VALIDATED_ROWS = 2**20  # maximum number of validation rows scored over all folds
+MAX_VALIDATED_ROWS = 2**20  # maximum number of validation rows that are scored over all folds
 
 
 @dataclass(frozen=True)
@@ -100,8 +100,8 @@ class FoldAssigner:
         self.n_assigned = np.zeros(len(rows))
         self.waiting: list[list[Sample]] = [[] for _ in rows]
         self.fold_of_row: list[np.ndarray] | None = None
-        # equal totals: each row is one copy, because integer weights are at least 1 and others
-        # count once
+        # if the totals are equal, each row is one copy, because integer weights are at least 1 and
+        # rows with other weights count once
         if self.rng is not None and (totals == rows).all() and rows.sum() <= MAX_SINGLE_COPIES:
             self.fold_of_row = [np.empty(int(n), dtype=np.int16) for n in rows]
             for group_folds, n, sizes in zip(self.fold_of_row, rows, self.copies_left, strict=True):
@@ -120,7 +120,7 @@ class FoldAssigner:
         if y < 0:
             yield -1, rows
             return
-        # consecutive folds, or all folds already drawn
+        # consecutive folds, or folds that have all been drawn before
         if self.rng is None or self.fold_of_row is not None:
             yield from self._split_by_fold(rows, self._copies_per_fold(y, rows))
             return
@@ -160,9 +160,8 @@ class FoldAssigner:
                 assigner.fold_of_row = [
                     group_folds[start : start + size] for group_folds, start, size in group_slices
                 ]
-                assigner.n_assigned = np.zeros(
-                    len(n_rows)
-                )  # its `fold_of_row` starts with the part
+                # `fold_of_row` of the new assigner starts with the part
+                assigner.n_assigned = np.zeros(len(n_rows))
             elif self.rng is not None:
                 # draw the number of copies of the part in each fold; the other copies are left for
                 # later parts
@@ -176,7 +175,7 @@ class FoldAssigner:
                 self.copies_left = [
                     group_copies - part_copies for group_copies, part_copies in copies_by_group
                 ]
-                assigner.rng = self.rng.spawn(1)[0]  # an independent generator
+                assigner.rng = self.rng.spawn(1)[0]  # an independent random generator
             assigners.append(assigner)
             n_copies_before += n_copies
         return assigners
@@ -299,7 +298,7 @@ class TableSink(Sink):
     """
 
     n_levels: np.ndarray  # (m,); of each predictor
-    masked: bool  # whether values may be missing; missing is then an additional level
+    masked: bool  # whether values may be missing; missing values are then an additional level
     K: int  # number of response groups
     nfold: int  # number of folds
     # (K + 1, nfold + 1, states); index -1 is the unknown group, or no fold
@@ -317,9 +316,9 @@ class TableSink(Sink):
         """
         codes = rows.codes.astype(np.intp)
         if rows.missing is not None:
-            # missing is coded after the last level
+            # missing values have the code after the last level
             codes = np.where(rows.missing, self.n_levels, codes)
-        # without predictors there is a single state
+        # without predictors, there is a single state
         state_of_row = (
             np.ravel_multi_index(tuple(codes.T), self.shape)
             if self.shape
@@ -337,7 +336,7 @@ class TableSink(Sink):
         group_of_row, state_of_row = np.nonzero(weight_by_state)
         codes = np.empty((len(state_of_row), len(self.shape)), dtype=code_dtype(self.n_levels))
         missing = np.zeros(codes.shape, dtype=bool)
-        # state_codes: codes of predictor i, one per row
+        # state_codes: codes of predictor i, one for each row
         for i, state_codes in enumerate(
             np.unravel_index(state_of_row, self.shape) if self.shape else ()
         ):
@@ -383,7 +382,7 @@ def make_sink(
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
     dtype = dtype or code_dtype(n_levels)
-    # + 1: unknown group, and no fold
+    # + 1: for the unknown group, and for no fold
     if dtype.kind != "f" and n_states * (K + 1) * (nfold + 1) <= MAX_TABLE_CELLS:
         return TableSink(np.asarray(n_levels), masked, K, nfold)
     return make_store(n, n_levels, weighted, masked, dtype, K * max(1, nfold))
@@ -420,7 +419,7 @@ class StoredFold(Fold[StoredSample]):
 
         If there are more than 2**20 / nfold validation rows, return a random sample of this size.
         """
-        # the fold number is the seed, so that the draw is always the same
+        # the number of the fold is the seed, so the draw is always the same
         validated = sample.fold(self.f).draw(
             MAX_VALIDATED_ROWS // self.nfold, np.random.default_rng(self.f)
         )
@@ -436,7 +435,7 @@ class StoredFold(Fold[StoredSample]):
         """Return the counts (K, L_i) of levels in the validation rows, where missing values are an
         additional level.
         """
-        # numbers of observations: rows whose weight is not a number of copies count once
+        # numbers of observations: if weights are not numbers of copies, each row counts once
         return level_counts(
             sample.fold(self.f), n_levels, K, gaps=not sample.complete, once=not sample.whole
         )

@@ -38,9 +38,10 @@ __all__ = [
     "systematic_folds",
 ]
 
-# up to this many copies are permuted individually (8 bytes each); for more, counts are drawn
+# at most this many copies are permuted individually (8 bytes each); for more copies, counts are
+# drawn
 MAX_SINGLE_COPIES = 2**22
-# up to this many copies are drawn individually; for more, the count of each row is drawn
+# at most this many copies are drawn individually; for more copies, the count for each row is drawn
 MAX_SINGLE_DRAWS = 1000
 
 
@@ -111,11 +112,11 @@ class WeightedFold(Fold[Sample]):
         """Return the counts (K, L_i) of levels in the validation rows; missing values are an
         additional level.
         """
-        positions = np.flatnonzero(self.validation_weights)  # of the validation rows
+        positions = np.flatnonzero(self.validation_weights)  # positions of the validation rows
         validation_rows = replace(
             sample.rows(positions), weights=self.validation_weights[positions]
         )
-        # numbers of observations: rows whose weight is not a number of copies count once
+        # numbers of observations: if weights are not numbers of copies, each row counts once
         return level_counts(
             validation_rows, n_levels, K, gaps=not sample.complete, once=not sample.whole
         )
@@ -146,7 +147,7 @@ def _no_validation_weights(sample: Sample, nfold: int) -> np.ndarray:
     """Return validation weights of zero, shape (nfold, n); raise an error if folds do not fit into
     memory.
     """
-    # two float64 per row and fold: the weights in training and in validation
+    # two float64 for each row and fold: the weights in training and in validation
     check_memory(
         16.0 * nfold * sample.n, f"{nfold} folds of {sample.n} rows", "Use fewer folds (nfold)."
     )
@@ -224,7 +225,7 @@ def systematic_folds(sample: Sample, nfold: int) -> Folds:
         rows = order[sample.response[order] == y]
         ends = np.cumsum(sample.weights[rows])
         starts = ends - sample.weights[rows]
-        # copies whose number is congruent to that of the fold
+        # copies with a number that is congruent to the number of the fold
         held[:, rows] = np.ceil((ends - fold) / nfold) - np.ceil((starts - fold) / nfold)
     return Folds(sample.weights - held, held)
 
@@ -266,14 +267,15 @@ def cluster_folds(
     """
     held = _no_validation_weights(sample, nfold)
     _, first_row, cluster_of_row = np.unique(clusters, return_index=True, return_inverse=True)
-    # renumber clusters from 0; `first_row` is the position of each one's first row
+    # renumber clusters from 0; `first_row` is the position of the first row of each cluster
     cluster_order = np.arange(len(first_row)) if rng is None else rng.permutation(len(first_row))
-    # stratum by stratum
+    # one stratum after another
     assigned_clusters = cluster_order[np.argsort(strata[first_row][cluster_order], kind="stable")]
-    # assign folds in turn, so that their numbers of clusters in a stratum differ by at most one
+    # clusters are assigned to one fold after another, so the numbers of clusters in a stratum
+    # differ by at most one between folds
     fold_of_cluster = np.empty(len(first_row), dtype=np.intp)
     fold_of_cluster[assigned_clusters] = np.arange(len(first_row)) % nfold
-    # ravel: (n,) in any numpy
+    # ravel: the shape is (n,) in any version of numpy
     held[fold_of_cluster[cluster_of_row.ravel()], np.arange(sample.n)] = sample.weights
     return Folds(sample.weights - held, held)
 
@@ -289,7 +291,7 @@ def stratified_folds(sample: Sample, nfold: int, rng: np.random.Generator) -> Fo
     for y in range(int(sample.response.max(initial=-1)) + 1):
         rows = np.flatnonzero(sample.response == y)
         copies = sample.weights[rows].astype(np.int64)
-        # `remainder` random folds get one copy more
+        # `remainder` random folds receive one additional copy
         size, remainder = divmod(int(copies.sum()), nfold)
         held[:, rows] = assign_copies(
             copies, size + (rng.permutation(nfold) < remainder).astype(np.int64), rng
@@ -308,7 +310,7 @@ def assign_copies(copies: np.ndarray, sizes: np.ndarray, rng: np.random.Generato
     if copies.sum() <= max(MAX_SINGLE_COPIES, len(copies)):
         # the row of each copy, shuffled
         order = rng.permutation(np.repeat(np.arange(len(copies)), copies))
-        # split at the inner edges of the folds
+        # split the copies at the inner edges of the folds
         rows_by_fold = np.split(order, np.cumsum(sizes)[:-1])
         return np.array(
             [np.bincount(fold_rows, minlength=len(copies)) for fold_rows in rows_by_fold]
@@ -329,12 +331,12 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
     copies are removed or added at random until the size is reached.
     """
     total = int(copies.sum())
-    if 2 * size > total:  # draw the copies that are not taken
+    if 2 * size > total:  # draw the copies that are not selected
         return copies - draw_copies(copies, total - size, rng)
     if size <= MAX_SINGLE_DRAWS:
         # copies are numbered from 0 to total - 1
         drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
-        # the rows of these copies
+        # the rows to which these copies belong
         rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")
         return np.bincount(rows, minlength=len(copies))
     drawn = rng.binomial(copies, size / total)
@@ -369,13 +371,13 @@ def splitter_folds(
         or if a fold has no training rows.
     """
     all_rows = np.arange(len(weights))
-    # one array (n,) per fold: training rows, and validation rows
+    # one array (n,) for each fold: training rows, and validation rows
     fold_weights: tuple[list, list] = ([], [])
     try:
         for pair in cv.split(X, y) if hasattr(cv, "split") else cv:
             for weights_by_fold, selection in zip(fold_weights, pair, strict=True):
                 selection = np.asarray(selection)
-                # an empty list would be an array of floats, which is not a valid index
+                # an empty list would be converted to an array of floats, which is not a valid index
                 positions = all_rows[selection if selection.size else selection.astype(np.intp)]
                 weights_by_fold.append(
                     np.bincount(positions.ravel(), minlength=len(all_rows)) * weights
@@ -390,7 +392,7 @@ def splitter_folds(
                 "number of folds, use nfold=."
             ),
         ) from error
-    # weights (F, n) of training and of validation rows
+    # weights (F, n) of training rows and of validation rows
     train, held = map(np.array, fold_weights)
     if len(held) < 2:
         raise OptionError("cv gives fewer than 2 folds.", argument="cv")

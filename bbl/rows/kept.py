@@ -16,7 +16,7 @@ from bbl.rows.stored import StoredSample, balanced_rates
 
 __all__ = ["KeptRows", "keep_rows"]
 
-MAX_ROUNDS = 400  # of proportional fitting
+MAX_ROUNDS = 400  # maximum number of rounds of proportional fitting
 TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 
 
@@ -150,7 +150,7 @@ def _calibrated(rows: Sample, total: float, level_weights: list[np.ndarray]) -> 
     counts, and standard errors that depend only on the counts, are then exact.
     """
     weights = rows.weights * (total / rows.total)
-    if rows.missing is not None:  # the margins overlap only partly
+    if rows.missing is not None:  # the margins contain different rows
         return replace(rows, weights=weights)
     for _ in range(MAX_ROUNDS):
         largest_change = 0.0

@@ -45,9 +45,10 @@ __all__ = [
     "remote_value",
 ]
 
-# proportion of a worker's memory for cached results, above which Dask starts to spill to disk
+# proportion of a worker's memory for cached results, above which Dask starts to spill data to disk
 CACHE_SHARE = 0.5
-SUMS_PER_TASK = 8  # number of partial sums added in one task; the client adds the last ones
+# number of partial sums that are added in one task; the client adds the last ones
+SUMS_PER_TASK = 8
 
 
 class Part(dict[Bucket, Sample]):
@@ -77,7 +78,7 @@ def active_client(client: object = None) -> Client | None:
                 argument="client",
             )
         return cast("Client", client)
-    if "distributed" not in sys.modules:  # then there is no active client
+    if "distributed" not in sys.modules:  # in this case, there is no active client
         return None
     from distributed import default_client
 
@@ -89,7 +90,7 @@ def active_client(client: object = None) -> Client | None:
 
 def n_threads(client: Client) -> int:
     """Return the number of tasks that the workers of a client can run simultaneously."""
-    # n_workers=-1: all workers; some versions of Dask list five by default
+    # n_workers=-1 lists all workers; some versions of Dask list five by default
     return max(
         1,
         sum(
@@ -115,7 +116,7 @@ def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
     # suppress warnings about large arguments, which are intended: see `call`
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        # not pure: recompute equal arguments
+        # not pure: the function is called again for equal arguments
         return client.map(function, *columns, pure=False)
 
 
@@ -131,11 +132,11 @@ class CodeParts(RowStore):
     """The parts of a data set on the workers of a cluster."""
 
     client: Client
-    parts: list[Future]  # of `Part`
+    parts: list[Future]  # futures of `Part`
     # for each part: number of rows, total weight, and whether weights are integers
     sizes: list[dict[Bucket, tuple[int, float, bool]]]
     n_levels: np.ndarray  # (m,): number of levels of each predictor
-    dtype: np.dtype  # of codes
+    dtype: np.dtype  # type of the codes
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
     chunk_rows: int = CHUNK_ROWS  # maximum number of rows in a block
@@ -249,7 +250,7 @@ class ClusterSample(StoredSample):
         # by part number and bucket: requested positions among the rows of that bucket in that part
         positions: dict[int, dict[Bucket, np.ndarray]] = {}
         for bucket, k, start, n in self._spans():
-            # the requested rows among the n rows from `start`
+            # the requested rows among the n rows that begin at `start`
             in_span = slice(np.searchsorted(index, start), np.searchsorted(index, start + n))
             positions.setdefault(k, {})[bucket] = index[in_span] - start
         selected = calls(
@@ -307,7 +308,7 @@ class ClusterSample(StoredSample):
 
     def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
         """Return the increasing positions of the rows that are always drawn."""
-        # empty without spans
+        # empty if there are no spans
         return np.concatenate(
             [np.zeros(0, dtype=np.int64), *self._call_on_spans(_find_certain, certain)]
         )
@@ -317,7 +318,7 @@ class ClusterSample(StoredSample):
         row's probability.
         """
         draws = self._call_on_spans(_draw, rates)
-        # empty without spans
+        # empty if there are no spans
         return (
             np.concatenate([np.zeros(0, dtype=np.int64), *(positions for positions, _ in draws)]),
             np.concatenate([np.zeros(0), *(expansion for _, expansion in draws)]),
@@ -374,8 +375,8 @@ def _sum_part(
     total = None
     for bucket in buckets:
         total = None if per_bucket else total  # each bucket starts with an empty sum
-        # always CHUNK_ROWS, the default of `CodeParts.chunk_rows`: block k, a cache key, must keep
-        # its rows
+        # always CHUNK_ROWS, the default of `CodeParts.chunk_rows`: the number k of a block is a
+        # cache key, so the block must always contain the same rows
         for k, block in enumerate(part[bucket].blocks(CHUNK_ROWS) if bucket in part else ()):
             rows = _with_response(block, bucket, grouped)
             total = add_sums(total, part.cache.apply(function, (bucket, k), rows))
@@ -393,7 +394,7 @@ def _free_cache_bytes(cached_bytes: int) -> float:
     from distributed import get_worker
 
     worker = get_worker()
-    limit = worker.memory_manager.memory_limit  # bytes; None without a limit
+    limit = worker.memory_manager.memory_limit  # in bytes; None if there is no limit
     free = CACHE_SHARE * available_memory()
     return (
         free

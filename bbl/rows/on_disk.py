@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CodeFile", "FileSample", "Rows"]
 
-BUFFER_BYTES = 2**25  # maximum size of rows waiting to be written, over all buckets
-CACHE_BYTES = 2**29  # maximum size of the cache of blocks
+BUFFER_BYTES = 2**25  # maximum size in bytes of the rows waiting to be written, over all buckets
+CACHE_BYTES = 2**29  # maximum size of the cache of blocks in bytes
 CACHE_SHARE = 0.5  # maximum proportion of the available memory for a new block in the cache
 # minimum number of rows in a full chunk, even if many buckets share the buffer
 MIN_CHUNK_ROWS = 1024
@@ -58,7 +58,7 @@ class _BucketChunks(BucketSize):
 
     offsets: list[int] = field(default_factory=list)  # position in the file of each chunk
     waiting: list[Sample] = field(default_factory=list)
-    n_waiting: int = 0  # rows in `waiting`
+    n_waiting: int = 0  # number of rows in `waiting`
 
 
 class CodeFile(RowStore):
@@ -109,17 +109,17 @@ class CodeFile(RowStore):
     ):
         self.m = m
         self.dtype = np.dtype(dtype)
-        self.stored_dtype = self.dtype  # of the codes in the file
+        self.stored_dtype = self.dtype  # type of the codes in the file
         self.stored_m = m  # number of predictors in the file
-        self.columns: np.ndarray | None = None  # the predictors that are read, see `only`
-        # arguments of `Sample.nominal` for the rows that are read, see `nominal`
+        self.columns: np.ndarray | None = None  # the predictors that are read; see `only`
+        # the arguments of `Sample.nominal` for the rows that are read; see `nominal`
         self.as_nominal: tuple[np.ndarray, np.ndarray] | None = None
         self.weighted = weighted
         self.masked = masked
-        # per row: one bit for each value, in whole bytes
+        # for each row, one bit for each value, in whole bytes
         self.mask_bytes = (m + 7) // 8 if masked else 0
         self.row_bytes = m * self.dtype.itemsize + 8 * weighted + self.mask_bytes
-        # as many rows as fit in the buffer for all buckets
+        # the number of rows that fit into the buffer for all buckets
         self.chunk_rows = int(
             np.clip(BUFFER_BYTES // max(1, self.row_bytes * buckets), MIN_CHUNK_ROWS, CHUNK_ROWS)
         )
@@ -128,11 +128,11 @@ class CodeFile(RowStore):
         self.size = 0
         self.passes = 0
         self.passed: Callable[[int], None] | None = None
-        self.origin: CodeFile | None = None  # the file that this is a view of
+        self.origin: CodeFile | None = None  # the file of which this is a view
         self.cache = BlockCache(_free_cache_bytes)
         self._lock = threading.Lock()  # threads share the file position
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()
-        # at the latest when the last reference to this object is dropped
+        # closed at the latest when the last reference to this object is deleted
         weakref.finalize(self, self._file.close)
 
     def check_room(self, n: int) -> None:
@@ -169,7 +169,7 @@ class CodeFile(RowStore):
         """Write the first `count` waiting rows of a bucket as one chunk."""
         codes = np.concatenate([rows.codes for rows in chunks.waiting])
         arrays = [np.ascontiguousarray(codes[:count], dtype=self.dtype)]
-        # weights follow if they are stored; otherwise they are not read
+        # weights follow if they are stored; otherwise, they are not read
         rows_left = Sample(codes[count:], np.empty(0))
         if self.weighted:
             weights = np.concatenate([rows.weights for rows in chunks.waiting])
@@ -281,7 +281,7 @@ class CodeFile(RowStore):
         view = copy.copy(self)
         view.sums = {}
         view.cache = BlockCache(_free_cache_bytes)
-        view.origin = self  # the file is closed with its last reference
+        view.origin = self  # the file is closed when its last reference is deleted
         return view
 
     def close(self) -> None:
@@ -329,7 +329,7 @@ class FileSample(StoredSample):
         `workers` threads.
         """
         total: Any = None
-        # shape (1,); nonzero if another thread of the same call was interrupted or failed
+        # shape (1,); nonzero if another thread of the same call was interrupted or has failed
         stop = stop_flag()
         for block_sum in read_ahead(partial(self._apply, function), self._keyed_blocks(), workers):
             if stop[0]:
@@ -400,7 +400,7 @@ class FileSample(StoredSample):
         """Return the sum of ``function(block)`` over the blocks of each bucket in `buckets`, by
         `workers` threads.
         """
-        # not cached: the caller stores these sums, so they are computed only once
+        # not cached, because the caller stores these sums, so they are computed only once
         sums: dict[Bucket, Any] = dict.fromkeys(buckets)
         for bucket in buckets:
             blocks = replace(self, buckets=(bucket,), extra=None).blocks(self.file.chunk_rows)

@@ -60,7 +60,7 @@ def level_counts(
     count_block = partial(
         _block_level_counts, n_levels=[int(L) + gaps for L in n_levels], K=K, gaps=gaps, once=once
     )
-    # rows outside memory store the sums of their blocks under this key
+    # rows outside memory store the sums of their blocks with this key
     return sample.grouped_sums(("levels", gaps, once), count_block, K)
 
 
@@ -70,7 +70,7 @@ def _block_level_counts(
     """Return `level_counts` for rows in memory; with `gaps`, `n_levels` includes the level of
     missing values.
     """
-    if sample.y is not None and (sample.y < 0).any():  # rows of unknown group
+    if sample.y is not None and (sample.y < 0).any():  # rows of an unknown group
         sample = sample.rows(sample.y >= 0)
     if sample.codes.dtype.kind == "f":  # numeric predictors have one level
         n_real = np.array(n_levels) - gaps
@@ -78,28 +78,28 @@ def _block_level_counts(
         is_code = (n_real > 1) & (sample.codes >= 0.0) & (sample.codes < n_real)
         codes = np.where(is_code, sample.codes, 0.0).astype(code_dtype(n_levels))
         sample = replace(sample, codes=codes)
-    # by default the largest group that occurs plus 1; `initial` covers no rows: no group or,
-    # without a response, one
+    # by default, the largest group that occurs plus 1; `initial` is needed if there are no rows (no
+    # group) or no response (one group)
     K = K or int(sample.response.max(initial=-1 if sample.y is not None else 0)) + 1
     # columns of each predictor in `counts`
     column_edges = np.concatenate(([0], np.cumsum(n_levels, dtype=np.intp)))
     counts = np.zeros((K, column_edges[-1]))
     missing = None if sample.missing is None else sample.missing.view(np.uint8)
-    # adds the weights to `counts` in place
+    # this adds the weights to `counts` in place
     weights = np.ones(sample.n) if once else sample.weights
     kernel.level_counts(sample.codes, sample.y, weights, missing, gaps, column_edges, counts)
-    count_table = counts[0] if sample.y is None else counts  # without a response K is 1
+    count_table = counts[0] if sample.y is None else counts  # without a response, K is 1
     return [count_table[..., start:end] for start, end in pairwise(column_edges.tolist())]
 
 
-# with up to this many possible states, identical rows are merged by a table, regardless of the
-# number of rows
+# if there are at most this many possible states, identical rows are merged by a table, regardless
+# of the number of rows
 MIN_TABLE_STATES = 65536
 
 Sums = TypeVar("Sums")  # sums over rows: a number, an array, or a list or tuple of them
 
-FLOAT_BITS = 53  # bits in a float64's significand
-MAX_EXACT = 2.0**FLOAT_BITS  # float64 represents all integers up to this
+FLOAT_BITS = 53  # number of bits in the significand of a float64
+MAX_EXACT = 2.0**FLOAT_BITS  # float64 represents all integers up to this value exactly
 
 
 def code_dtype(n_levels: int | Sequence[int] | np.ndarray) -> np.dtype:
@@ -127,7 +127,7 @@ def nominal_codes(codes: np.ndarray, is_number: np.ndarray, n_levels: np.ndarray
 class Rows(ABC):
     """Encoded rows of one data set: `Sample`, `FileSample` or `ClusterSample`."""
 
-    # whether codes are arrays of this process; otherwise rows are read in blocks
+    # whether codes are arrays of this process; otherwise, rows are read in blocks
     in_memory: ClassVar[bool]
     remote: ClassVar[bool] = False  # whether reading rows involves a network
 
@@ -441,21 +441,23 @@ class Sample(Rows):
             return self
         if (
             self.codes.dtype.kind == "f"
-        ):  # there are numbers, so equal rows are found by their bytes
+        ):  # there are numeric predictors, so equal rows are found by their bytes
             is_nan = False if self.missing is None else self.missing
-            # + 0.0: the bytes of -0.0 differ from those of 0.0
+            # + 0.0 is needed because the bytes of -0.0 differ from those of 0.0
             merged = Sample(np.where(is_nan, np.nan, self.codes + 0.0), self.weights)._sort_states(
                 n_levels
             )
             missing = None if self.missing is None else np.isnan(merged.codes)
             return replace(merged, codes=np.nan_to_num(merged.codes), missing=missing)
-        # estimate in bytes: three copies of the codes; 40 per row for positions and state numbers
+        # estimate in bytes: three copies of the codes, and 40 bytes for each row for positions and
+        # state numbers
         check_memory(
             self.n * (3.0 * self.codes.itemsize * self.codes.shape[1] + 40.0),
             f"Finding duplicates among {self.n:,} rows",
             "Use fewer rows, or read them in batches.",
         )
-        if self.missing is not None:  # missing is an additional level while rows are compared
+        # missing values are an additional level while rows are compared
+        if self.missing is not None:
             levels = np.asarray(n_levels)
             codes = np.where(self.missing, levels, self.codes).astype(code_dtype(levels + 1))
             rows = Sample(codes, self.weights).collapsed(levels + 1)
@@ -465,12 +467,12 @@ class Sample(Rows):
                 rows.weights,
                 missing=missing,
             )
-        # a table of states would be larger than the rows
+        # because a table of states would be larger than the rows
         if n_states > max(2 * self.n, MIN_TABLE_STATES):
             return self._sort_states(n_levels)
         shape = tuple(int(L) for L in n_levels)
         state_of_row = np.ravel_multi_index(tuple(self.codes.T.astype(np.intp)), shape)
-        weights = np.bincount(state_of_row, self.weights)  # of each state
+        weights = np.bincount(state_of_row, self.weights)  # weight of each state
         states = np.flatnonzero(weights)  # the states that occur
         codes = np.column_stack(np.unravel_index(states, shape)).astype(self.codes.dtype)
         return Sample(codes, weights[states])
@@ -491,8 +493,8 @@ class Sample(Rows):
                 # states are numbered in sorted order
                 state_of_row[sorted_rows] = np.cumsum(is_new) - 1
                 return Sample(codes[sorted_rows[is_new]], np.bincount(state_of_row, self.weights))
-        # keys of only the first predictors cannot identify equal rows: compare all bytes (slower),
-        # viewing each row as one value of raw bytes
+        # keys of only some of the predictors cannot identify equal rows. Compare all bytes
+        # (slower), where each row is viewed as one value of raw bytes
         row_bytes = codes.view(np.dtype((np.void, codes.itemsize * codes.shape[1])))[:, 0]
         _, first_row, state_of_row = np.unique(row_bytes, return_index=True, return_inverse=True)
         return Sample(codes[first_row], np.bincount(state_of_row, self.weights))
@@ -534,13 +536,14 @@ def _sort_by_key(
     covers_all : bool
         Whether keys cover all predictors, so that rows with equal keys are equal.
     """
-    # number of states of the first 1, 2, ... predictors; with two levels each, at most FLOAT_BITS
-    # of them fit
+    # number of states of the first 1, 2, ... predictors; if all have two levels, at most FLOAT_BITS
+    # predictors fit
     n_states = np.cumprod(np.asarray(n_levels[:FLOAT_BITS], dtype=float))
     n_first = int(np.count_nonzero(n_states <= MAX_EXACT))
-    # a row's key is the sum of codes times place values, like the digits of a mixed-radix number
+    # the key of a row is the sum of codes times place values, like a number whose digits have
+    # different bases
     place_values = n_states[n_first - 1] / n_states[:n_first]
-    # block by block, so that only one block's codes are converted to floats at a time
+    # one block after another, so that only the codes of one block are converted to floats at a time
     keys = np.concatenate([block.codes[:, :n_first] @ place_values for block in sample.blocks()])
     order = np.argsort(keys)
     keys = keys[order]

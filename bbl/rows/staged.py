@@ -21,7 +21,7 @@ class Staged:
     The results of `prepare` are cached between passes.
     """
 
-    key: Hashable  # identifies `prepare`
+    key: Hashable  # key that identifies `prepare`
     prepare: Callable[[Sample], Any]  # maps a block to an object with ``nbytes``
     finish: Callable[[Any, Sample], Any]  # maps the prepared object and the block to sums
 

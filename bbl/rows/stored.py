@@ -29,14 +29,14 @@ __all__ = [
     "find_rare_levels",
 ]
 
-CHUNK_ROWS = 65536  # maximum number of rows stored and read together
-# for levels with fewer rows in a sample, all rows are included, up to half the sample
+CHUNK_ROWS = 65536  # maximum number of rows that are stored and read together
+# if a level would have fewer rows in a sample, all its rows are included, up to half the sample
 RARE_LEVEL_ROWS = 100
-# number of rows of a level beyond which a sample for standard errors draws no further ones: the
-# relative error of a standard error from n rows is about 1 / sqrt(2n), or 1 %
+# maximum number of rows of a level that a sample for standard errors draws on purpose: the relative
+# error of a standard error from n rows is about 1 / sqrt(2n), or 1 %
 SCARCE_LEVEL_ROWS = 5000.0
 
-# response group, and the fold that validates the rows; -1 for an unknown group or no fold
+# response group, and the fold that validates the rows; -1 stands for an unknown group or no fold
 Bucket = tuple[int, int]
 
 
@@ -58,10 +58,10 @@ class BucketSize:
 class RowStore(ABC):
     """A store of encoded rows outside the memory of this process, such as a file or a cluster."""
 
-    dtype: np.dtype  # of codes
-    weighted: bool  # whether rows have weights; otherwise all are 1
+    dtype: np.dtype  # type of the codes
+    weighted: bool  # whether rows have weights; otherwise, all weights are 1
     masked: bool  # whether values may be missing
-    chunk_rows: int  # number of rows of a block, read at a time
+    chunk_rows: int  # maximum number of rows of a block, which are read at a time
     # cached sums by ((name, grouped), bucket); see `StoredSample.sums`
     sums: dict[tuple[Hashable, Bucket], Any]
     passes: int  # number of passes made by `StoredSample.summed`
@@ -105,10 +105,10 @@ class StoredSample(Rows):
 
     file: RowStore
     buckets: tuple[Bucket, ...]  # the buckets in the sample, in order
-    grouped: bool = True  # whether rows have a response; otherwise they are one group
-    # a few additional rows in memory, complete and with integer weights, that follow the stored
-    # rows. Engines add them to the rows of one group, for example a row with other levels of
-    # constant predictors; such a sample is not split further
+    grouped: bool = True  # whether rows have a response; otherwise, they are one group
+    # a few additional rows in memory, without missing values and with integer weights, that follow
+    # the stored rows. Engines add them to the rows of one group, for example a row with other
+    # levels of constant predictors. Such a sample is not divided further
     extra: Sample | None = None
 
     in_memory = False
@@ -251,7 +251,7 @@ class StoredSample(Rows):
             total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
             total = add_sums(total, function(self.extra))
-        # without rows, the function of an empty block returns zeros of the correct shape
+        # if there are no rows, the function of an empty block returns zeros of the correct shape
         return function(self._concatenate([])) if total is None else total
 
     def grouped_sums(
@@ -265,7 +265,7 @@ class StoredSample(Rows):
         """
         if not self.grouped:
             return self.sums(name, function)
-        # by default the largest group that occurs plus 1
+        # by default, the largest group that occurs plus 1
         K = K or 1 + max((y for y, _ in self.buckets), default=-1)
         groups = [self.group(y).sums(name, function) for y in range(K)]
         return [np.stack(group_sums) for group_sums in zip(*groups, strict=True)]
@@ -300,12 +300,12 @@ class StoredSample(Rows):
             self._find_certain_rows(certain) if certain.rare else np.zeros(0, dtype=np.int64)
         )
         n_common_rows = self.n - len(rare_rows)
-        # draw at least half of `size` rows without rare levels, regardless of the number of others,
-        # to estimate their sums
+        # draw at least half of `size` rows from the rows without rare levels, regardless of the
+        # number of other rows, to estimate their sums
         n_drawn = min(n_common_rows, max(size - len(rare_rows), size // 2))
         common_rows = _draw_positions(n_common_rows, n_drawn, rng)
-        # turn positions among the rows without rare levels into positions among all rows by adding
-        # the number of rare rows before them; before rare row j there are rare_rows[j] - j rows
+        # convert positions among the rows without rare levels to positions among all rows by adding
+        # the number of rare rows before them. Before rare row j, there are rare_rows[j] - j rows
         # without rare levels
         common_rows += np.searchsorted(
             rare_rows - np.arange(len(rare_rows)), common_rows, side="right"
@@ -315,8 +315,8 @@ class StoredSample(Rows):
         if rare is None:
             return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
-        # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...) is unused if
-        # none is drawn
+        # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...) has no effect
+        # if no row is drawn
         expansion = np.where(is_rare, 1.0, n_common_rows / max(1, n_drawn))
         return replace(sample, weights=sample.weights * expansion)
 
@@ -495,7 +495,7 @@ def find_rare_levels(
     """
     sorted_weights = np.sort(np.concatenate([np.zeros(0), *level_weights]))
     sorted_weights = sorted_weights[np.cumsum(sorted_weights) <= size / 2]
-    # initial=0: no level is rare, or only levels that do not occur are
+    # initial=0: no level is rare, or only levels that do not occur are rare
     max_rare_weight = sorted_weights[sorted_weights < RARE_LEVEL_ROWS * total / size].max(
         initial=0.0
     )
@@ -511,11 +511,11 @@ def _draw_positions(n: int, size: int, rng: np.random.Generator) -> np.ndarray:
 
     If `size` is at most n / 2, memory use depends only on `size`.
     """
-    if 2 * size > n:  # draw the positions to leave out
+    if 2 * size > n:  # draw the positions that are left out
         return np.setdiff1d(np.arange(n), _draw_positions(n, n - size, rng), assume_unique=True)
     candidates = np.zeros(0, dtype=np.int64)
-    while len(candidates) < size:  # distinct values of independent draws are a random set
-        # a few more draws than missing (1/8 and 16), as some are repeated
+    while len(candidates) < size:  # the distinct values of independent draws are a random set
+        # draw a few more values than needed (1/8 and 16), because some are repeated
         candidates = np.union1d(
             candidates, rng.integers(n, size=size - len(candidates) + size // 8 + 16)
         )

@@ -25,17 +25,18 @@ from bbl.sparse.workingset import Penalty, Stage, Weights, null_slope
 
 __all__ = ["Choice", "Point", "choose", "ebic"]
 
-PATH_LENGTH = 30  # number of penalties in a path
+PATH_LENGTH = 30  # number of penalties on a path
 SMALLEST_SHARE = 0.02  # last penalty of a path, as a proportion of the first
 GAMMA = 0.5  # gamma of the extended BIC
-# a path ends when the loss falls below this proportion of the loss without terms
+# a path ends if the loss falls below this proportion of the loss without terms
 SATURATED_SHARE = 0.01
 # if the loss of a refit in a fold exceeds the loss without terms by this proportion of the total
 # loss without terms, raw weights are chosen
 HOPELESS = 1.0
-# a path ends after this many consecutive penalties without improvement of the EBIC or held-out loss
+# a path ends after this many consecutive penalties without improvement of the EBIC or the held-out
+# loss
 PATIENCE = 12
-NO_LOSS = np.full(2, np.nan)  # held-out losses not computed
+NO_LOSS = np.full(2, np.nan)  # if held-out losses are not computed
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +44,9 @@ class Point:
     """A penalty on a path, and the fits with this penalty."""
 
     penalty: Penalty
-    stages: list[Stage]  # one per order
+    stages: list[Stage]  # one stage for each order
     refit: Refit | None  # the selected terms without penalties
-    ebic: float  # of the refit; nan if nothing was refitted
+    ebic: float  # EBIC of the refit; nan if there is no refit
     # (2,): mean -ln p for raw and refitted weights; nan if not computed
     held_out_loss: np.ndarray
 
@@ -60,13 +61,13 @@ class Point:
 class Choice:
     """The selected terms and their weights."""
 
-    # (d, K - 1) for each term, in increasing order of terms; see `zero_sum_table`,
+    # (d, K - 1) for each term, in increasing order of terms; see `zero_sum_table` and
     # `reference_tables`
     weights: Weights
     intercept: np.ndarray  # (K - 1,)
     refitted: bool  # whether the weights are unpenalised
     loss: float  # weighted sum of -ln p over the rows
-    unbounded: tuple[Term, ...]  # for refits: terms that separate classes
+    unbounded: tuple[Term, ...]  # for refits, the terms that separate classes
     path: list[Point]  # one point for each fitted penalty
     chosen: int  # position of the chosen penalty in `path`
 
@@ -129,9 +130,9 @@ def choose(
         if lambda_ == "cv" or refit == "auto":
             assert rng is not None  # noqa: S101  # as the docstring says
             validation = CrossValidation(problem, screen, refit, nfold, rng, workers, progress)
-        # evaluate(point, last) returns a point with its criterion, see `_fit_path`: the EBIC, or
-        # held-out losses for "cv". Given penalties without a refit need no criterion, and the EBIC
-        # would cost a refit
+        # evaluate(point, last) returns a point with its criterion; see `_fit_path`. The criterion
+        # is the EBIC, or the held-out losses for "cv". Given penalties without a refit do not need
+        # a criterion, and the EBIC would require a refit
         evaluate: Callable[[Point, Point | None], Point] = partial(_evaluate_ebic, problem)
         if lambda_ == "cv":
             assert validation is not None  # noqa: S101
@@ -148,7 +149,7 @@ def choose(
     is_refitted = bool(refit_loss < raw_loss) if refit == "auto" else bool(refit)
     final = point.stages[-1]
     if is_refitted:
-        # already fitted for the EBIC
+        # already computed for the EBIC
         fit = point.refit or refit_terms(problem, final.weights, final.intercept)
         return Choice(
             fit.weights,
@@ -177,7 +178,7 @@ def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> l
     The last penalty is a fixed proportion of the first.
     """
     largest = largest_penalty(problem, group, screen)
-    if largest <= 0:  # no term has a gradient: every penalty gives the model without terms
+    if largest <= 0:  # no term has a gradient, so every penalty results in the model without terms
         return [Penalty((1.0,) * order, group)]
     return [
         Penalty((float(v),) * order, group)
@@ -220,7 +221,7 @@ def _fit_path(
         # final: the stage of the highest order
         best = _best_index(points)
         final = stages[-1]
-        # False without an EBIC
+        # False if there is no EBIC
         is_beaten = ebic(problem, list(final.weights), 0.0) > points[best].ebic
         if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
             break
@@ -283,7 +284,7 @@ class CrossValidation:
         self.refit = refit
         self.workers = workers
         self.progress = progress
-        # rows without predictors: folds depend only on weights and classes
+        # rows without predictors, because folds depend only on weights and classes
         sample = Sample(np.empty((problem.n, 0), dtype=np.uint8), problem.weights, problem.y)
         # at least two folds, and at most as many as observations
         self.folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
@@ -343,7 +344,7 @@ def _losses_of_fold(
     (`is_hopeless`), its loss is infinite, because refits with more terms do not improve and take a
     long time. `last_refit` is reused if the terms are the same.
     """
-    if not train.any():  # no training rows: the fold contributes nothing
+    if not train.any():  # if there are no training rows, the fold has no losses
         return (0.0, 0.0), None
     training = problem.weighted(train)
     validation = problem.weighted(held_out)

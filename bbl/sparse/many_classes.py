@@ -18,21 +18,25 @@ from bbl.sparse.workingset import MAX_INTERCEPT, ROUNDING, Descent, row_norms, v
 __all__ = ["minimise_groups"]
 
 # With K > 2 classes, the coordinate descent of `workingset` has only a bound on the curvature and
-# takes many steps. Here the Hessians of loss and penalty are exact, and only their products with
-# vectors are computed.
+# takes many steps. Here, the Hessians of the loss and the penalty are exact, and only their
+# products with vectors are computed.
 
-FIRST_CURVATURE = 1e-3  # per unit of row weight; doubled until it bounds the loss along a step
-EASING = 0.95  # factor of the curvature after each step, which allows longer steps
-STEP_BEYOND_ROUNDING = 1e3  # minimum change of the loss for this, in units of its rounding error
-MAX_PROXIMAL_STEPS = 60  # maximum number between runs of Newton's method
-# consecutive proximal steps with the same terms after which Newton's method starts
+FIRST_CURVATURE = 1e-3  # for each unit of row weight; doubled until it bounds the loss along a step
+# factor that decreases the curvature after each step, so that steps can become longer
+EASING = 0.95
+# the curvature is only decreased if the loss changes by at least this many units of its rounding
+# error
+STEP_BEYOND_ROUNDING = 1e3
+MAX_PROXIMAL_STEPS = 60  # maximum number of proximal steps between runs of Newton's method
+# Newton's method starts after this many consecutive proximal steps with the same terms
 STABLE_STEPS = 5
-MAX_CG_STEPS = 200  # maximum number of conjugate gradient steps per Newton step
-# absolute value of an intercept at its bound, up to rounding
+MAX_CG_STEPS = 200  # maximum number of conjugate gradient steps for each Newton step
+# absolute value of an intercept at its bound, except for rounding errors
 AT_BOUND = (1.0 - 1e-12) * MAX_INTERCEPT
 # maximum number of rounds of both kinds of steps without progress beyond rounding
 MAX_STALLED_ROUNDS = 5
-# smallest step of the line search; below it, proximal steps must first drop terms
+# smallest step of the line search; if a smaller step would be needed, proximal steps must first
+# drop terms
 LEAST_STEP = 1e-3
 
 Floats = NDArray[np.float64]
@@ -80,8 +84,8 @@ def minimise_groups(descent: Descent) -> float:
         slope = _slope_at(descent, point)
         if slope.violation > descent.max_violation:
             point, slope = _newton_steps(descent, point, slope)
-        # near the minimum the violation still decreases while the objective changes only by
-        # rounding
+        # near the minimum, the violation still decreases while the objective changes only by
+        # rounding errors
         is_lower = before - _objective(descent, point) > 1e-3 * ROUNDING * abs(before)
         is_better = slope.violation < 0.9 * least_violation
         least_violation = min(least_violation, slope.violation)
@@ -153,7 +157,8 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
             curvature *= 2.0
         had_weight = row_norms(point.theta, products.starts, group=True) > 0.0
         n_stable = n_stable + 1 if np.array_equal(left > 0.0, had_weight) else 0
-        if ((ahead.theta - theta) * (theta - point.theta)).sum() > 0.0:  # momentum points uphill
+        # the momentum points uphill
+        if ((ahead.theta - theta) * (theta - point.theta)).sum() > 0.0:
             momentum = 1.0
         next_momentum = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * momentum**2))
         share = (momentum - 1.0) / next_momentum
@@ -165,7 +170,8 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
         if n_stable == STABLE_STEPS or descent.n_steps >= descent.max_steps:
             break
         ahead = Point(ahead_theta, ahead_intercept, ahead_link, descent.evaluate(ahead_link))
-        # within rounding of the loss, too small a curvature would be accepted
+        # if the change of the loss is only a rounding error, a curvature that is too small would be
+        # accepted
         if curvature * squares > STEP_BEYOND_ROUNDING * ROUNDING * abs(point.loss):
             curvature *= EASING
     else:
@@ -209,7 +215,7 @@ def _newton_steps(descent: Descent, point: Point, slope: Slope) -> tuple[Point, 
                 break
             step *= 0.5
             if step < LEAST_STEP * largest_step:
-                descent.evaluate(point.link)  # restores the slope at `point`
+                descent.evaluate(point.link)  # this restores the slope at `point`
                 return point, slope
         theta = point.theta.copy()
         theta[rows] = weights
@@ -256,13 +262,14 @@ class _Model:
         self.row_weights = descent.problem.weights
         self.weights = point.theta[rows]
         self.norms = row_norms(self.weights, active.starts, group=True)
-        # second derivative of the penalty orthogonal to a term's weights; along them it is 0
+        # second derivative of the penalty in directions orthogonal to a term's weights; along the
+        # weights, it is 0
         self.bend = np.repeat(lambdas / self.norms, active.sizes)[:, None]
         self.gradient = slope.theta[rows] + self.bend * self.weights
         self.by_intercept = slope.intercept
         self.is_free = (np.abs(point.intercept) < AT_BOUND) | (slope.intercept != 0.0)
         self.p = softmax(self.to_scores @ point.link, axis=0)  # (K, n)
-        # diagonal of the Hessian, ignoring correlations of features and classes
+        # diagonal of the Hessian, where correlations of features and classes are ignored
         variance = ((self.to_scores**2).T @ self.p) - (self.to_scores.T @ self.p) ** 2
         by_class = np.maximum(variance @ self.row_weights, 1e-9)
         squares = active.features()[:-1] ** 2 @ self.row_weights / self.row_weights.sum()
@@ -297,7 +304,7 @@ class _Model:
         for _ in range(MAX_CG_STEPS):
             curved, intercept_curved = self.curve(direction, intercept_direction)
             bend = float((direction * curved).sum() + intercept_direction @ intercept_curved)
-            if bend <= 0.0:  # flat up to rounding
+            if bend <= 0.0:  # flat except for rounding errors
                 break
             length = squares / bend
             step += length * direction

@@ -44,9 +44,11 @@ def grow(
     stages: list[Stage] = []
     for k in range(1, len(penalty.lambdas) + 1):
         previous = stages[-1] if stages else None
-        base_weights: Weights = previous.weights if previous else {}  # of lower-order terms
+        # weights of the terms of lower orders
+        base_weights: Weights = previous.weights if previous else {}
         all_pairs = k == 2 and screen == "all"
-        # the empty term for single predictors, otherwise the selected terms of the previous order
+        # the empty term for single predictors, and otherwise the selected terms of the previous
+        # order
         parents: list[Term] = [()] if k == 1 else [t for t in base_weights if len(t) == k - 1]
         if all_pairs:
             parents = [(i,) for i, L in enumerate(problem.n_levels) if L > 1]
@@ -54,8 +56,8 @@ def grow(
             break
         # the stage of the same order
         warm_stage = start[k - 1] if start and len(start) >= k else None
-        # starting weights: `base`, for the selected lower-order terms; `warm_products`, for the
-        # products of order k in the first working set
+        # starting weights: `base` for the selected terms of lower orders, and `warm_products` for
+        # the products of order k in the first working set
         base = dict(base_weights)
         warm_products = {}
         intercept = np.zeros(problem.K - 1)
@@ -84,15 +86,15 @@ def _has_parent(term: Term, parents: set[Term]) -> bool:
 
 def largest_penalty(problem: Problem, group: bool, screen: str = "heredity") -> float:
     """Return the smallest penalty, common to all orders, at which no term is selected."""
-    # (q, n): derivative of the loss by the link of the empty model
+    # (q, n): derivative of the loss with respect to the link of the empty model
     _, slope, _ = null_slope(problem)
-    # the first term to enter is a single predictor (a product of the empty term) or, with "all",
-    # perhaps a pair
+    # the first term that enters is a single predictor (a product of the empty term) or, with "all",
+    # possibly a pair
     singles: list[Term] = (
         [(i,) for i, L in enumerate(problem.n_levels) if L > 1] if screen == "all" else []
     )
     parent_sets = [parents for parents in ([()], singles) if parents]
-    # ratios (m, parents): the penalty at which each product of a predictor and a parent enters
+    # ratios (m, parents): the penalty at which the product of each predictor and parent enters
     ratio_blocks = [
         ratios
         for parents in parent_sets

@@ -37,8 +37,9 @@ MAX_STATES = 65536  # terms with more joint levels are not candidates
 SIGNS = np.array([[-1.0], [1.0]])  # simplex of two levels
 EMPTY_TERM = np.ones((1, 1))  # feature of the empty term
 KEPT_STATES = 64  # features of terms with at most this many states are cached
-TRANSPOSED_ROWS = 512  # number of rows transposed at a time, which fit in the cache
-BLOCK_SIZE = 2**21  # numbers in a block of features, or of slopes times parents' features
+TRANSPOSED_ROWS = 512  # number of rows that are transposed at a time and fit into the cache
+# maximum number of values in a block of features, or of slopes times parents' features
+BLOCK_SIZE = 2**21
 
 
 def simplex(levels: int) -> np.ndarray:
@@ -68,8 +69,8 @@ class Problem:
     rows.
     """
 
-    # (m, n), C-contiguous: level codes as uint8, uint16 or int32, one row per predictor; float64 if
-    # some predictors are numeric, see `feature_values`
+    # (m, n), C-contiguous: level codes as uint8, uint16 or int32, with one row for each predictor;
+    # float64 if some predictors are numeric, see `feature_values`
     codes: np.ndarray
     n_levels: tuple[int, ...]  # (m,)
     y: np.ndarray  # (n,) of intp: classes 0..K-1
@@ -90,10 +91,10 @@ class Problem:
         dtype = np.dtype(np.float64) if has_numbers else code_dtype(levels)
         codes = np.asarray(codes, dtype=dtype)
         if has_numbers:
-            codes = codes + 0.0  # -0.0 becomes 0.0, so that equal rows have equal bytes
+            codes = codes + 0.0  # -0.0 is replaced by 0.0, so that equal rows have equal bytes
         # keys that are equal for equal rows: the codes or, if all predictors have two levels, bits,
-        # eight predictors per byte; then y, in a type that also fits the codes, so that keys and y
-        # form one array
+        # with eight predictors in each byte. The last key is y. The type also fits the codes, so
+        # that keys and y form one array
         is_binary = max(levels, default=2) == 2 and not has_numbers
         keys = np.packbits(codes.astype(np.uint8, copy=False), axis=1) if is_binary else codes
         y_dtype = dtype if has_numbers else code_dtype((K, *levels))
@@ -149,7 +150,7 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
     Positions are in sorted order. `rows` (n, width) are compared by their bytes; `weights` (n,)
     contains their weights.
     """
-    if not rows.size:  # nothing to merge
+    if not rows.size:  # there is nothing to merge
         return np.arange(len(rows)), weights
     contiguous = np.ascontiguousarray(rows)
     # view each row as one item of many bytes, so that rows are sorted and compared as a whole
@@ -189,9 +190,9 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
         return _value_states(codes, n_levels, term)
     binary = [i for i in term if n_levels[i] == 2]
     multilevel = [i for i in term if n_levels[i] > 2]
-    # (n,): 1 where the product of the contrasts -1 or 1 is positive, that is, where an even number
-    # of codes is 0. Start as if all codes were 0, and flip for each code 1. Empty without binary
-    # predictors
+    # (n,): 1 where the product of the contrasts -1 or 1 is positive, which means that an even
+    # number of codes is 0. Start as if all codes were 0, and flip the sign for each code of 1.
+    # Empty if there are no binary predictors
     sign: np.ndarray = np.full(
         codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8
     )
@@ -223,7 +224,7 @@ def _value_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.n
     multilevel = [i for i in term if n_levels[i] > 2]
     for i in multilevel:
         state = state * n_levels[i] + codes[i].astype(np.intp)
-    # include all combinations, because kernels assume that features are orthogonal over states
+    # all combinations are included, because kernels assume that features are orthogonal over states
     table = np.kron(
         _features_of_states(tuple(int(n_levels[i]) for i in multilevel)), distinct[:, None]
     )
@@ -236,7 +237,7 @@ def _features_of_states(levels: tuple[int, ...]) -> np.ndarray:
     table: np.ndarray = EMPTY_TERM.copy()  # made read-only below
     for L in levels:
         table = np.kron(table, simplex(L))
-    table.flags.writeable = False  # shared by several terms
+    table.flags.writeable = False  # read-only because it is used for several terms
     return table
 
 
@@ -333,7 +334,7 @@ class Products:
         codes = self.codes[which, rows]
         start = np.concatenate([[0], np.cumsum(self.sizes[which])])
         out = np.ones((int(start[-1]) + 1, codes.shape[1]), dtype=dtype)
-        # states 0, 1 become features -1, 1
+        # the states 0 and 1 are replaced by the features -1 and 1
         if len(which) and all(self.tables[t] is SIGNS for t in which):
             np.multiply(codes, 2, out=out[:-1], casting="unsafe")
             out[:-1] -= 1
@@ -365,7 +366,7 @@ class Products:
         # to_scores (K, q)
         out = np.zeros((n_features, q, n_features, q))
         to_scores = contrasts(q + 1)
-        # a block holds features, and scores of q + 1 classes
+        # a block contains features, and scores of q + 1 classes
         block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))
         for first in range(0, n, block_rows):
             rows = slice(first, first + block_rows)
@@ -379,8 +380,8 @@ class Products:
             mean = to_scores.T @ p
             for a in range(q):
                 for b in range(a + 1):
-                    # second derivative of the loss by links a and b: covariance of the contrasts
-                    # under p
+                    # second derivative of the loss with respect to links a and b: covariance of the
+                    # contrasts under p
                     curvature = (
                         (to_scores[:, a] * to_scores[:, b]) @ p - mean[a] * mean[b]
                     ) * weights[rows]
@@ -406,7 +407,8 @@ def candidate_ratios(
     """
     q, n = slope.shape
     dtype = np.float32 if single else np.float64
-    levels = np.array(problem.n_levels, dtype=float)  # as floats, whose products do not overflow
+    # as floats, because their products do not overflow
+    levels = np.array(problem.n_levels, dtype=float)
     # single predictors with two levels each (products of the empty term): the same ratios can be
     # computed faster without features
     if parents == [()] and set(problem.n_levels) == {2} and not problem.has_numbers:
@@ -415,7 +417,7 @@ def candidate_ratios(
     max_features = max(1, BLOCK_SIZE // max(1, n * q))
     for parent_block in _runs(parents, [problem.size(parent) for parent in parents], max_features):
         parent_products = Products(problem.codes, problem.n_levels, parent_block)
-        # slopes times parents' features, except the last row, which is ones
+        # slopes times parents' features, except for the last row, which contains ones
         slope_products = np.empty((int(parent_products.starts[-1]), q, n), dtype=dtype)
         np.multiply(
             parent_products.features()[:-1, None, :],
@@ -424,7 +426,7 @@ def candidate_ratios(
             casting="same_kind",
         )
         ratios = np.zeros((problem.m, len(parent_block)))
-        # sums: gradients of all products, shape (predictors' features, parents' features times q)
+        # sums: gradients for all products, shape (predictors' features, parents' features times q)
         for predictors in _runs(
             range(problem.m), [L - 1 for L in problem.n_levels], max(1, BLOCK_SIZE // max(1, n))
         ):
@@ -434,10 +436,10 @@ def candidate_ratios(
                 sums, sizes, parent_products.sizes, q, group
             )
         for column, parent in enumerate(parent_block):
-            ratios[list(parent), column] = 0.0  # no product with the parent's own predictors
+            ratios[list(parent), column] = 0.0  # a parent is not multiplied by its own predictors
             n_states = levels[list(parent)].prod()
-            # whether any predictor's product has too many states; `initial` is for problems without
-            # predictors
+            # whether the product with any predictor has too many states; `initial` is needed for
+            # problems without predictors
             if levels.max(initial=1) * n_states > MAX_STATES:
                 ratios[levels * n_states > MAX_STATES, column] = 0.0
         yield parent_block, ratios
@@ -472,7 +474,7 @@ def _predictor_features(problem: Problem, which: list[int], dtype: DTypeLike) ->
         return np.concatenate(values).astype(dtype)
     if all(problem.n_levels[i] == 2 for i in which):
         out = np.multiply(predictor_codes, 2, dtype=dtype)
-        out -= 1  # codes 0, 1 become contrasts -1, 1
+        out -= 1  # the codes 0 and 1 are replaced by the contrasts -1 and 1
         return out
     tables = [simplex(problem.n_levels[i]).astype(dtype) for i in which]
     return np.concatenate(
@@ -513,9 +515,10 @@ def _reduce_to_ratios(
     square = sums * sums
     square = square.reshape(len(sums), -1, q).sum(axis=2) if q > 1 else square
     for axis, sizes in ((0, np.asarray(row_sizes)), (1, col_sizes)):
-        if len(sizes) == square.shape[axis] and (sizes == 1).all():  # nothing to reduce
+        if len(sizes) == square.shape[axis] and (sizes == 1).all():  # there is nothing to reduce
             continue
-        nonempty = np.flatnonzero(sizes)  # single-level predictors have no features, and norm 0
+        # predictors with a single level have no features and a norm of 0
+        nonempty = np.flatnonzero(sizes)
         start = (np.cumsum(sizes) - sizes)[nonempty]  # first feature of each predictor or parent
         reduced = (
             np.add.reduceat(square, start, axis=axis)

@@ -17,11 +17,11 @@ from bbl.sparse.workingset import Weights
 
 __all__ = ["Objective", "Refit", "maximise", "refit"]
 
-RIDGE = 1e-7  # per observation: makes all optima finite and unique
-MAX_GRADIENT = 1e-9  # per observation and weight: Newton's method stops here
+RIDGE = 1e-7  # for each observation; makes all optima finite and unique
+MAX_GRADIENT = 1e-9  # for each observation and weight; Newton's method stops at this gradient
 MAX_NEWTON_STEPS = 100
-MAX_CONJUGATE_STEPS = 200  # maximum number of conjugate gradient steps per Newton step
-# a weight that changes by more in a Newton step without the ridge has no finite optimum
+MAX_CONJUGATE_STEPS = 200  # maximum number of conjugate gradient steps for each Newton step
+# a weight has no finite optimum if a Newton step without the ridge changes it by more than this
 UNBOUNDED_SHIFT = 0.05
 
 
@@ -71,7 +71,7 @@ class Objective:
         """Return the objective and the loss at `theta`, and set `link`, `slope` and `curve`."""
         problem = self.problem
         self.link = np.ascontiguousarray(theta.T @ self.Z)
-        # writes slope and curve
+        # this sets slope and curve
         loss = _kernel.slopes(
             self.link, problem.y, problem.weights, self.to_scores, self.slope, self.curve
         )
@@ -107,9 +107,9 @@ class Objective:
         residual = right.copy()
         direction = preconditioned = cho_solve(preconditioner, residual)
         squared_norm = float((residual * preconditioned).sum())
-        # no step if `right` is zero
+        # no step is needed if `right` is zero
         for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):
-            # change in the scores, then in the weighted probabilities, along the direction
+            # change along the direction in the scores, then in the weighted probabilities
             row_change = self.to_scores @ (direction.T @ self.Z)
             row_change = p * (row_change - (p * row_change).sum(axis=0)) * self.problem.weights
             hessian_direction = self.Z @ (self.to_scores.T @ row_change).T + self.ridge * direction
@@ -144,7 +144,7 @@ def maximise(objective: Objective, theta: np.ndarray) -> tuple[np.ndarray, float
         while step > 1e-10:
             trial = theta + step * direction
             new_value, new_loss = objective.value(trial)
-            # sufficient decrease (Armijo), up to rounding
+            # sufficient decrease (Armijo), except for rounding errors
             if new_value <= value + 1e-4 * step * predicted_change + 1e-14 * abs(value):
                 break
             step *= 0.5
@@ -168,7 +168,7 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     # starts (T + 1,): first feature of each term, and D
     D = int(products.starts[-1])
     n = problem.n
-    # bytes: the features and a scaled copy, the Hessian and its factor
+    # in bytes: the features and a scaled copy, the Hessian and its factor
     check_memory(
         16.0 * (D + 1) * (n + D),
         f"A refit with {D} weights",
@@ -183,9 +183,9 @@ def refit(problem: Problem, weights: Weights, intercept: np.ndarray) -> Refit:
     objective = Objective(problem, Z)
     start = np.concatenate([*weights.values(), intercept[None]])
     theta, loss = maximise(objective, start * scale)
-    # change of the weights by a Newton step on the loss alone, whose gradient at the optimum is
-    # -ridge theta; the Hessian includes the ridge to be nonsingular. Separated classes have
-    # curvature near 0, hence a long step
+    # change of the weights by a Newton step for the loss alone, whose gradient at the optimum is
+    # -ridge theta; the Hessian includes the ridge so that it is not singular. If classes are
+    # separated, the curvature is near 0, and the step is long
     shift = np.abs(objective.solve(objective.ridge * theta))[:-1]
     rows = {
         t: slice(products.starts[k], products.starts[k + 1]) for k, t in enumerate(products.terms)

@@ -21,8 +21,8 @@ from bbl.sparse.refit import Objective, maximise
 __all__ = ["GAMMA", "add_subterms", "choose_stepwise"]
 
 GAMMA = 1.0  # gamma of the extended BIC; large because a table has many overlapping indicators
-MAX_FITS = 3  # number of most promising additions (and removals) fitted at each step
-# number of best additions whose score statistics are adjusted for the model
+MAX_FITS = 3  # number of the most promising additions (and removals) that are fitted at each step
+# number of the best additions for which score statistics are adjusted for the model
 MAX_PROJECTED = 30
 # an indicator is collinear if at most this proportion of its variance is unexplained by the model
 COLLINEAR_SHARE = 1e-6
@@ -87,12 +87,12 @@ def choose_stepwise(
     screen : {"heredity", "all"}
         Additional candidates; with "all", these include all pairs.
     """
-    # terms: each candidate is a source times one more predictor
+    # terms: each candidate is the product of a source and one more predictor
     fixed_sources = set(add_subterms(parents))
     if screen == "all":
         fixed_sources |= {(i,) for i, L in enumerate(problem.n_levels) if L > 1}
-    # models already fitted were worse than a model chosen earlier, and therefore worse than the
-    # current one
+    # models that have been fitted before were worse than a model chosen earlier, and are therefore
+    # worse than the current one
     visited: set[frozenset[State]] = set()
     with serial_blas():
         model = _fit(problem, (), np.zeros((1, problem.K - 1)))
@@ -173,9 +173,10 @@ def _additions(
         state for state in _shortlist(problem, objective, sources) if state not in model.states
     ]
     candidates = _indicators(problem, shortlist[:MAX_PROJECTED])
-    # weighted by curvature: covariances (states + 1, candidates) between the model's indicators and
-    # the candidates, variances of the candidates, and the part of these not explained by the model.
-    # The gain is the score statistic, the squared gradient over the remaining variance
+    # weighted by curvature: covariances (states + 1, candidates) between the indicators of the
+    # model and the candidates, variances of the candidates, and the part of these variances that
+    # the model does not explain. The gain is the score statistic, which is the squared gradient
+    # divided by the remaining variance
     covariance = (objective.Z * objective.curve) @ candidates.T
     variance = (candidates * objective.curve).sum(axis=1)
     remaining_variance = variance - (
@@ -188,7 +189,7 @@ def _additions(
         out=np.zeros(len(remaining_variance)),
         where=remaining_variance > COLLINEAR_SHARE * variance,
     )
-    # gain is now the decrease of the EBIC
+    # the gain is now the decrease of the EBIC
     for k, (term, _) in enumerate(shortlist[:MAX_PROJECTED]):
         gain[k] -= _cost(problem, len(term), problem.size(term))
     # the new state has weight 0, before the intercept
@@ -219,8 +220,8 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
         states = [
             State(source, levels) for levels in np.ndindex(*(problem.n_levels[i] for i in source))
         ]
-        # slopes and, last, curvature summed over the rows of each joint state (singles, states of
-        # the source, q + 1)
+        # slopes and, as the last column, curvature, summed over the rows of each joint state
+        # (singles, states of the source, q + 1)
         weighted = (_indicators(problem, states)[:, None] * slope_and_curve).astype(np.float32)
         state_sums = single_indicators @ weighted.reshape(-1, problem.n).T
         state_sums = state_sums.reshape(len(singles), len(states), len(slope_and_curve))
@@ -233,7 +234,7 @@ def _shortlist(problem: Problem, objective: Objective, sources: set[Term]) -> li
             [problem.size(source) * (problem.n_levels[i] - 1) for i in predictors]
         )
         gain -= np.array([_cost(problem, len(source) + 1, n) for n in n_features.tolist()])[:, None]
-        # no joint state with the source's own predictors
+        # a source is not joined with its own predictors
         gain[np.isin(predictors, source)] = -np.inf
         for flat_index in np.argsort(-gain, axis=None, kind="stable")[: 2 * MAX_PROJECTED].tolist():
             row, column = divmod(flat_index, len(states))
@@ -276,13 +277,13 @@ def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
         size = len(state.term) - 1
         if size == 0:
             continue
-        # (predictor, level) pairs of the state, with one removed
+        # (predictor, level) pairs of the state, with one pair removed
         smaller_states = [
             State(*zip(*pairs, strict=True))
             for pairs in combinations(zip(*state, strict=True), size)
         ]
         added = [smaller for smaller in smaller_states if smaller not in model.states]
-        # drop the row of the state, and add rows of zeros before the intercept
+        # remove the row of the state, and add rows of zeros before the intercept
         theta = np.insert(
             np.delete(model.theta, k, axis=0),
             len(model.states) - 1,

@@ -56,7 +56,7 @@ def _states_of_rows(
         is_known = np.ones((len(codes), 1), dtype=bool)
         if missing is not None:
             is_known[missing[:, term].any(axis=1)] = False
-        # renumber the term's predictors as 0, 1, ...
+        # renumber the predictors of the term as 0, 1, ...
         yield *term_states(term_codes, levels, tuple(range(len(term)))), is_known
 
 

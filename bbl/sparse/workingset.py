@@ -21,29 +21,33 @@ from bbl.sparse.products import Problem, Products, Term, candidate_ratios, contr
 
 __all__ = ["Penalty", "Stage", "Weights", "minimise", "null_slope"]
 
-MAX_VIOLATION = 1e-6  # of the optimality conditions by candidates, in units of each term's penalty
+# violation of the optimality conditions by candidates, in units of each term's penalty
+MAX_VIOLATION = 1e-6
 WORKING_SET_VIOLATION = 2e-7  # the same for terms in the working set
 MAX_NEWTON_STEPS = 1000
-MAX_SWEEPS = 2000  # maximum number of coordinate descent sweeps per Newton step
-# maximum number of consecutive Newton steps that exhaust their sweeps, as with separated rows
+MAX_SWEEPS = 2000  # maximum number of coordinate descent sweeps for each Newton step
+# maximum number of consecutive Newton steps that reach the maximum number of sweeps, as with
+# separated rows
 MAX_EXHAUSTED_STEPS = 50
 # maximum number of passes over all candidates; each pass adds violators to the working set
 MAX_ROUNDS = 1000
-FULL_HESSIAN_SIZE = 64  # the Hessian is always formed for up to this many weights
-# the Hessian is formed for up to this many weights if coordinate descent over rows is slow
+FULL_HESSIAN_SIZE = 64  # for up to this many weights, the Hessian is always computed
+# for up to this many weights, the Hessian is computed if coordinate descent over rows is slow
 GRAM_SIZE = 2048
-# coordinate descent is slow if it takes more than one sweep per this many weights
+# coordinate descent is slow if it takes more than one sweep for this many weights
 WEIGHTS_PER_SWEEP = 16
-RIDGE = 1e-6  # proportion of its diagonal added to a Hessian; exceeds rounding in single precision
+# proportion of the diagonal that is added to a Hessian; larger than rounding errors in single
+# precision
+RIDGE = 1e-6
 ROUNDING = 1e-12  # relative rounding error of the objective
-# bounds on the error of a long sum, in units of rounding of the summed magnitudes: n random errors
-# add up to about sqrt(n) units, and sums are formed in parts. In single precision, a bound that is
-# too large only causes more checks in double precision
+# bounds on the error of a long sum, in units of the rounding error of the summed magnitudes. n
+# random errors add up to about sqrt(n) units, and sums are computed in parts. In single precision,
+# a bound that is too large only causes more checks in double precision
 SUM_ERROR_ULPS = 512
 GRADIENT_ERROR_ULPS = 64  # in double precision
-# largest rounding error, in units of the penalty, for which single precision is used
+# largest rounding error, in units of the penalty, at which single precision is used
 MAX_ERROR_SHARE = 0.05
-NEW_VIOLATORS = 300  # minimum number of candidates checked at a time for joining the working set
+NEW_VIOLATORS = 300  # minimum number of candidates that are checked at a time for the working set
 MAX_INTERCEPT = 30.0  # bound on the intercept, for classes without rows
 
 Weights = dict[Term, np.ndarray]
@@ -52,8 +56,8 @@ Weights = dict[Term, np.ndarray]
 class Penalty(NamedTuple):
     """Penalties on terms."""
 
-    lambdas: tuple[float, ...]  # on the sum of losses, for orders 1, 2, ...
-    group: bool = True  # group penalty, otherwise l1
+    lambdas: tuple[float, ...]  # penalties on the sum of losses, for orders 1, 2, ...
+    group: bool = True  # group penalty; if False, l1
 
     def of_terms(self, problem: Problem, terms: Sequence[Term]) -> np.ndarray:
         """Return the penalties (T,) of T terms, including the factor sqrt(d) of the group
@@ -108,7 +112,7 @@ def violations(
     sizes = np.diff(starts)
     penalties = penalty if group else np.repeat(penalty, sizes)
     norm = row_norms(theta, starts, group)
-    # times the weights: the gradient of the penalty
+    # multiplied by the weights, this is the gradient of the penalty
     shrinkage = penalties / np.where(norm > 0, norm, 1.0)
     residual = gradient + theta * (np.repeat(shrinkage, sizes) if group else shrinkage)[:, None]
     residual_norms = row_norms(residual, starts, group)
@@ -174,7 +178,7 @@ class Descent:
         self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
-        # with more than two classes `curve` is only a bound, so the exact Hessian is formed from
+        # with more than two classes, `curve` is only a bound, so the exact Hessian is computed from
         # the start
         self.loss = math.nan
         self.prefers_hessian = problem.K > 2
@@ -211,7 +215,7 @@ class Descent:
     def evaluate(self, link: np.ndarray) -> float:
         """Return the loss at a link (q, n), and set `slope` and `curve`."""
         problem = self.problem
-        # writes slope and curve
+        # this sets slope and curve
         return _kernel.slopes(
             link, problem.y, problem.weights, self.to_scores, self.slope, self.curve
         )
@@ -226,11 +230,11 @@ class Descent:
         self.loss = self.evaluate(link)
         objective = self.loss + self.penalties(self.theta)
         least_penalty = float(self.lambdas.min(initial=math.inf))
-        if math.isinf(least_penalty):  # no terms: fit only the intercept
+        if math.isinf(least_penalty):  # if there are no terms, only the intercept is fitted
             least_penalty = min(self.penalty.lambdas)
-        # violation that may be due to rounding of the gradient, a sum over rows
+        # violation that may be due to rounding errors of the gradient, which is a sum over rows
         rounding = GRADIENT_ERROR_ULPS * np.finfo(float).eps * self.problem.total / least_penalty
-        if self.problem.has_numbers:  # features may be larger than those of categories
+        if self.problem.has_numbers:  # their features may be larger than those of categories
             rounding *= max(1.0, float(np.abs(products.layout[1]).max(initial=0.0)))
         violation = math.inf
         self.n_exhausted = 0
@@ -250,9 +254,9 @@ class Descent:
             violation = max(violation, intercept_violation)
             if violation <= max_violation:
                 break
-            # violation at which the quadratic model is considered minimised: a proportion of the
-            # current violation, decreasing quadratically below 1, but at least a tenth of the final
-            # violation
+            # the quadratic model is considered to be minimised at this violation. It is a
+            # proportion of the current violation, which decreases quadratically below 1, but at
+            # least a tenth of the final violation
             tolerance = max(0.1 * max_violation, 0.05 * violation * min(1.0, violation))
             theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
             step = theta - self.theta
@@ -261,7 +265,7 @@ class Descent:
             predicted_change += self.penalties(theta) - self.penalties(self.theta)
             new_point = self._line_search(link, theta, intercept, objective, predicted_change)
             if new_point is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
-                break  # no decrease beyond rounding, or hardly any
+                break  # there is no decrease beyond rounding errors, or hardly any
             link, objective = new_point
         return violation
 
@@ -295,9 +299,10 @@ class Descent:
             intercept = self.intercept.copy()
             may_form_hessian = not self.prefers_hessian and (D + 1) * q <= GRAM_SIZE
             # if more sweeps are needed, coordinate descent is considered slow, and the Hessian is
-            # formed from now on
+            # computed from now on
             max_sweeps = min(MAX_SWEEPS, D // WEIGHTS_PER_SWEEP) if may_form_hessian else MAX_SWEEPS
-            # writes theta, intercept and the copy of the slope; a stop flag ends it early
+            # this sets theta, intercept and the copy of the slope; it ends early if the stop flag
+            # is set
             n_sweeps = _kernel.descend(
                 products.codes,
                 *products.layout,
@@ -323,7 +328,7 @@ class Descent:
         lambdas = np.append(self.lambdas[active], 0.0)
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
-        # coordinate descent with the Hessian, without the rows; writes weights and slopes
+        # coordinate descent with the Hessian, without the rows; this sets weights and slopes
         n_sweeps = _kernel.descend_gram(
             hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
         )
@@ -363,7 +368,7 @@ class Descent:
             trial_link = link + step * (target_link - link) if step < 1 else target_link
             loss = self.evaluate(trial_link)
             trial_objective = loss + self.penalties(trial_theta)
-            # sufficient decrease (Armijo), up to rounding
+            # sufficient decrease (Armijo), except for rounding errors
             if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(
                 objective
             ):
@@ -372,7 +377,7 @@ class Descent:
                 self.loss = loss
                 return trial_link, trial_objective
             step *= 0.5
-        self.loss = self.evaluate(link)  # restores slope and curvature at `theta`
+        self.loss = self.evaluate(link)  # this restores slope and curvature at `theta`
         return None
 
     def weights(self) -> Weights:
@@ -418,13 +423,13 @@ def minimise(
     """
     descent = Descent(problem, penalty, {**base, **warm}, intercept)
     order = len(parents[0]) + 1 if parents else 1
-    # terms of weight 0 leave the working set once the states of its terms take more memory than the
-    # rows' codes
+    # terms with zero weights leave the working set if the states of its terms take more memory than
+    # the codes of the rows
     rounds = 0
     max_bytes = problem.codes.nbytes
     while True:
         violation = descent.minimise()
-        if not parents:  # no candidates
+        if not parents:  # there are no candidates
             break
         rounds += 1
         violation_outside, violators = _violators(
@@ -434,8 +439,8 @@ def minimise(
             violation = max(violation, violation_outside)
             break
         if descent.products.codes.nbytes > max_bytes:
-            # terms in `base` come first and are never dropped: they are not candidates and could
-            # not be added again
+            # terms in `base` come first and are never removed, because they are not candidates and
+            # could not be added again
             descent.drop_zeros(len(base))
         descent.extend(violators)
     objective = descent.loss + descent.penalties(descent.theta)
@@ -460,12 +465,12 @@ def _violators(
     """
     lambda_ = penalty.lambdas[order - 1]
     slope = descent.slope
-    # bound on the error of a candidate's gradient-to-penalty ratio in single precision: a candidate
-    # above 1 minus this bound is a possible violator
+    # bound on the error of a candidate's ratio of gradient to penalty in single precision; a
+    # candidate is a possible violator if its ratio is above 1 minus this bound
     rounding_error = (
         SUM_ERROR_ULPS * float(np.finfo(np.float32).eps) * float(np.abs(slope).sum()) / lambda_
     )
-    # numeric features have no bound, so use double precision
+    # numeric features are unbounded, so double precision is used
     is_single = rounding_error < MAX_ERROR_SHARE and not problem.has_numbers
     threshold = 1.0 - rounding_error if is_single else 1.0
     # ratio: a candidate's gradient divided by its penalty
@@ -477,7 +482,7 @@ def _violators(
         problem, slope, parents, penalty.group, is_single
     ):
         ratio = unit_ratios / lambda_
-        if all_pairs:  # form each pair from its first predictor only
+        if all_pairs:  # form each pair only from its first predictor
             ratio[
                 np.arange(problem.m)[:, None]
                 <= np.array([column[0] for column in parent_block])[None]

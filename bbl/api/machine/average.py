@@ -38,7 +38,7 @@ from bbl.rows.sample import Sample
 __all__ = ["average", "check_auto", "fit_auto"]
 
 SETTLED = "method='auto' chooses its settings itself"
-# capabilities that every average, or method="auto", lacks
+# capabilities that are not available for averages, or for method="auto"
 AUTO_REFUSALS = AverageResults._refusals | lacking(
     tuning=SETTLED,
     gauge=SETTLED,
@@ -50,7 +50,7 @@ AUTO_REFUSALS = AverageResults._refusals | lacking(
     density="method='auto' averages classifiers",
     structural_zeros="method='auto' assumes that every combination of levels can occur",
 )
-# an average uses the first of these policies for missing values that any member has
+# an average treats missing values by the first of these policies that any member has
 STRICT_POLICIES = ("raise", "drop")
 
 
@@ -107,7 +107,7 @@ def fit_auto(
         stacklevel=4,
     )
     warn_record(averaged.log_loss, stacklevel=4)
-    # rows that were read in batches have no labels, and are added by the caller
+    # rows that were read in batches have no labels; the caller adds them
     training = (call_string, data.design, data.training, data.index)
     return auto_results(training, averaged, averaged.log_loss, priors)
 
@@ -251,7 +251,7 @@ def average(
         first_member.index,
         members,
     )
-    # used for training rows that the members did not keep
+    # used for training rows that are not stored with the members
     priors = first_member.priors
     training_summary = first_member._stored
     M = len(members)
@@ -297,8 +297,8 @@ def average(
         oof_log_p.append(out_of_fold(scored, member._traits.calibration))
     # (K,) total weights of the classes, for the baseline loss
     class_totals = first_member.class_shares * rows.total
-    # `scored` is the last member's: all members have the same held-out rows. `member_advice` is
-    # the remedy for an average that predicts worse than the class proportions
+    # all members have the same held-out rows, so the `scored` of the last member is used.
+    # `member_advice` is the remedy for an average that predicts worse than the class proportions
     member_weights, losses, loss = weigh(
         np.array(oof_log_p), scored, class_totals, member_advice(members)
     )

@@ -149,8 +149,8 @@ def support_of(zeros: object, encoded: FitData) -> Support | None:
     if zeros is None:
         return None
     labels = encoded.design.labels
-    # level codes (cells, k) of the k predictors in the zeros, and each cell's group, or None for
-    # all groups
+    # level codes (cells, k) of the k predictors in the zeros, and the group of each cell, or None
+    # for all groups
     cells = read_zeros(zeros, encoded.design, cast(Frame, encoded.frame))
     support = make_support(cells, labels)
     if support is not None:
@@ -194,10 +194,11 @@ def with_training_summary(
     if data.index is not None:
         return fit
     sample = data.sample
-    # penalised engines that fit P(group | row) have no likelihood of rows
+    # penalised engines that fit P(group | row) do not have a likelihood of the rows
     has_likelihood = not (engine.joint and engine.penalised)
     log_likelihood = fit._log_likelihood_of(cast(Sample, sample)) if has_likelihood else np.nan
-    # a sample is for standard errors; few rows are kept for all methods
+    # a sample of rows is stored for standard errors; if there are few rows, they are stored for all
+    # methods
     if kept is None and (sample.in_memory or engine.solves or few_enough(sample.n, data.layout)):
         kept = _keep(data)
     stored = replace(_summary(data), log_likelihood=log_likelihood)
@@ -361,7 +362,7 @@ def check_numbers(
                 argument=tuned[0],
                 hint=f"Leave {tuned[0]} out.",
             )
-    if tuned:  # the folds are of rows sorted by their values
+    if tuned:  # the folds consist of rows sorted by their values
         refuse_batches(data, f"{tuned[0]}='cv'", tuned[0])
     for name, value in others.items():
         if value is not None and name in WITH_NUMBERS:
@@ -370,7 +371,7 @@ def check_numbers(
                 argument="numeric",
                 hint="Leave out one of them, or bin the numeric predictors with bbl.bin().",
             )
-    # the codes of regressors are their values, which cannot be counted as levels
+    # the codes of regressors are their values, which cannot be counted like levels
     if engine.regresses:
         refuse_batches(data, f"numeric with method={engine.name!r}", "numeric")
 
@@ -503,12 +504,12 @@ def prepare(
     n_parallel = min(workers, 2 + extra_fits)
     rules = EncodingRules(
         empty=True,
-        # naive Bayes accepts any terms but fits fields only
+        # naive Bayes accepts any terms but fits only fields
         order=None if engine.order == 1 else engine.order,
         order_reason=engine.order_reason,
         whole_weights=needs_counts or engine.weights == "counts",
         one_sided=True,  # the response is optional
-        # whether the error for missing values suggests missing="marginal"
+        # whether the error about missing values suggests missing="marginal"
         sums_out=marginal_capability not in engine.refusals(),
         numbers_advice=engine.numbers_advice,
         marks=structural_zeros,  # a column named here is not a predictor
@@ -677,8 +678,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
                 "bbl.sample_rows(data, 100_000)."
             ),
         )
-    # the engine needs the rows where a predictor and all its neighbours are known, not counts of
-    # pairs
+    # the engine needs the rows where a predictor and all its neighbours are known; counts of pairs
+    # are not enough
     if missing == "marginal" and engine.streams and engine.needs == "neighbours":
         raise OptionError(
             f"{engine.refusals()['missing_marginal_batches']}, but {source.text} is read in "
@@ -696,7 +697,7 @@ def pop_rule(method: str | Engine, options: dict) -> str | None:
     if tuned is None or not isinstance(options.get(tuned.option), str):
         return None
     option = tuned.option
-    if options[option] in tuned.rules:  # the engine's own rules remain options
+    if options[option] in tuned.rules:  # the engine's own rules remain in the options
         return None
     if options[option] not in RULES:
         rule_names = ", ".join(map(repr, dict.fromkeys((*tuned.rules, *RULES))))

@@ -195,7 +195,8 @@ def crossVal(
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         refuse_batches(data, "method='auto'", "method")
-        # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
+        # the formula and the rows follow the rules of `PREPARED_AS`; averages do their own
+        # calibration
         calibrate = "none"
         method = PREPARED_AS
     settings = pop_grid(engine_class(method), options)
@@ -245,7 +246,7 @@ def crossVal(
         make_assignment=make_assignment,
         needs_counts=uses_auto,
     )
-    # `design` is the sampling design, `encoded.design` the formula read against the data
+    # `design` is the sampling design; `encoded.design` is the formula read against the data
     has_classes = encoded.design.classes
     score = score_name(score, flag("use_auc", use_auc), encoded.K, has_classes)
     folds = encoded.assigned_folds
@@ -255,7 +256,7 @@ def crossVal(
             if cv is None
             else user_folds(cv, cast(TableLike, data), encoded)
         )
-    if uses_auto:  # check again: the classes are known only now
+    if uses_auto:  # check again, because the classes were not known before
         check_auto(options, calibrate, has_classes)
         with progress_bar(len(folds), "crossVal", verbose) as progress:
             crossed = cross_average(encoded, spec, cast(Folds, folds), score, refit, progress)
@@ -264,7 +265,7 @@ def crossVal(
         average = auto_results(data_fields, crossed.averaged, crossed.loss)
         positions = _validated_rows(crossed.scored, encoded, folds)
         return average_cv(crossed, score, positions, average)
-    # whether clusters differ by more than chance
+    # whether clusters differ by more than expected by chance
     ordered = cv is None and not shuffle and encoded.survey is None
     judging = Judging(score, refit, ordered, stacklevel=3)
     with progress_bar(len(folds), "crossVal", verbose) as progress:

@@ -59,7 +59,7 @@ def bbl(
     weights: Weights | None = ...,
     method: Method | Engine = ...,
     **options: Unpack[FitOptions],
-    # Any because the type cannot show that a formula without a response gives DensityResults
+    # Any, because the type cannot express that a formula without a response returns DensityResults
 ) -> BBLResults | Any: ...
 @overload
 def bbl(
@@ -313,7 +313,8 @@ def bbl(
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
         if numbers.columns:
             refuse_batches(data, "numeric with method='auto'", "numeric")
-        # the rules of `PREPARED_AS` for formula and rows apply; averages calibrate themselves
+        # the formula and the rows follow the rules of `PREPARED_AS`; averages do their own
+        # calibration
         calibrate = "none"
         method = PREPARED_AS
     tuning_rule = pop_rule(method, options)
@@ -352,8 +353,8 @@ def bbl(
         needs_counts=uses_auto,
         needs_all_rows=uses_auto,
     )
-    # `design` is the sampling design, `encoded.design` the formula read against the data
-    if uses_auto:  # check again: the classes are known only now
+    # `design` is the sampling design; `encoded.design` is the formula read against the data
+    if uses_auto:  # check again, because the classes were not known before
         check_auto(options, calibrate, encoded.design.classes)
     class_shares = _checked_priors(priors, formula, encoded.design)
     if uses_auto:
@@ -365,7 +366,7 @@ def bbl(
             level, tuning = tune_relevance(encoded, spec, relevance, tuning_rule, progress)
         spec = replace(spec, relevance=level)
     elif _needs_folds(spec.engine, tuning_rule, calibrate):
-        # None, for rows in memory without a sampling design: `tune` draws the folds
+        # for rows in memory without a sampling design, this is None and `tune` draws the folds
         folds = (
             encoded.assigned_folds
             if encoded.survey is None
@@ -375,7 +376,7 @@ def bbl(
             tuning = tune(encoded, spec, tuning_rule, progress=progress, folds=folds)
     if tuning is not None and tuning.engine is not None:
         spec = spec.using(tuning.engine)
-    # without classes, the single group has all rows
+    # without classes, all rows are in a single group
     fits_pooled = test_null and encoded.design.classes and not spec.engine.joint
     with progress_bar(encoded.K + fits_pooled, "bbl", verbose) as progress:
         (estimate,) = estimate_path(encoded, spec, pooled=fits_pooled, progress=progress)

@@ -25,8 +25,8 @@ from bbl.results.comparisons.graphs import GraphsResults
 
 __all__ = ["graphs"]
 
-MAX_VARIABLES = 6  # compare all graphs up to this many variables: 32,768 graphs of six
-# and up to this many cells of the table, which graphs that are not decomposable need
+MAX_VARIABLES = 6  # compare all graphs for up to this many variables: 32,768 graphs for six
+# and for up to this many cells of the table; graphs that are not decomposable need all cells
 MAX_STATES = 2**14
 
 
@@ -115,8 +115,8 @@ def graphs(
     choice("missing", missing, ("raise", "drop", "level"))
     n_best = integer("top", top, 1)
     refuse_batches(data, "graphs", "data")
-    # one_sided: no response; sums_out=False: the error for missing values does not suggest
-    # missing="marginal"
+    # one_sided: the formula has no response; sums_out=False: the error about missing values does
+    # not suggest missing="marginal"
     rules = EncodingRules(sums_out=False, one_sided=True)
     encoded = encode_data("~ .", data, weights, rules=rules, missing=missing)
     names = encoded.design.labels.names
@@ -164,7 +164,7 @@ def _graphs_results(
             "weight": weights[best_graphs],
         }
     )
-    # edge probabilities; rounding may give slightly more than 1
+    # edge probabilities, which may slightly exceed 1 because of rounding errors
     probability = np.minimum(weights @ scores.edges, 1.0)
     most_probable_first = np.argsort(-probability, kind="stable")
     edge_ends = [[names[i] for i in scores.pairs[most_probable_first, end]] for end in (0, 1)]
@@ -187,7 +187,7 @@ def _graph_formula(names: tuple, pairs: np.ndarray) -> str:
     joined_pairs = {(int(i), int(j)) for i, j in pairs}
     newest_terms: list[tuple[int, ...]] = list(joined_pairs)
     terms = newest_terms.copy()
-    # extend the terms found last by one variable that is joined to all their members
+    # extend the terms found last by one variable that is joined to all variables in the term
     while newest_terms:
         newest_terms = [
             (*term, variable)

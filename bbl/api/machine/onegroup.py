@@ -196,7 +196,7 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
     try:
         mask = np.asarray(qJ)
     except ValueError:  # ragged
-        mask = np.empty(0, dtype=object)  # rejected below because of its shape
+        mask = np.empty(0, dtype=object)  # raises an error below because of its shape
     if mask.shape != (m, m):
         raise OptionError(
             f"qJ must be a {m} x {m} matrix with one row and one column for each predictor; "
@@ -231,7 +231,7 @@ def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
     try:
         n_levels = np.asarray(L)
     except ValueError:  # ragged
-        n_levels = np.empty((0, 0))  # rejected below because of its shape
+        n_levels = np.empty((0, 0))  # raises an error below because of its shape
     is_whole = (
         n_levels.dtype.kind in "iuf"
         and n_levels.shape in ((), (1,), (m,))
@@ -297,7 +297,7 @@ def _coded_sample(
         )
     if codes.min() < 0:
         raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
-    if float(codes.max()) >= MAX_LEVELS:  # before the codes are converted to a smaller type
+    if float(codes.max()) >= MAX_LEVELS:  # checked before the codes are converted to a smaller type
         raise DataError(
             f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MAX_LEVELS}.",
             argument="xi",

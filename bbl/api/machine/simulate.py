@@ -28,7 +28,7 @@ from bbl.results.machine.monte_carlo import ChainOptions, sample_chains
 
 __all__ = ["mcSample", "randompar", "randomsamp", "sample_xi"]
 
-# levels by predictor name, or in order
+# lists of levels, by predictor name or in order
 PredictorLevels: TypeAlias = Mapping[Any, Sequence[Any]] | Sequence[Sequence[Any]]
 
 
@@ -145,7 +145,7 @@ def _parameter_vector(layout: Layout, par: GroupParameters, argument: str) -> np
     `argument` is the name of `par` in error messages.
     """
     theta = np.zeros(layout.size)
-    try:  # wrong types and shapes of any kind are reported by the DataError below
+    try:  # the DataError below reports wrong types and shapes of any kind
         if len(par.h) != layout.m:
             raise ValueError
         for i, h in enumerate(par.h):
@@ -167,7 +167,7 @@ def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None
     groups' ``J``.
     """
     n_levels = [len(predictor_levels) for predictor_levels in levels]
-    # parameters without J are rejected elsewhere
+    # parameters without J raise an error elsewhere
     terms = {
         term
         for par in parameters
@@ -181,7 +181,7 @@ def _make_layout(levels: list[list], parameters: Sequence[GroupParameters | None
         and len(set(term)) == len(term)
         and all(isinstance(i, int | np.integer) and 0 <= i < len(levels) for i in term)
     }
-    # (P, 2); a layout takes arrays of terms of one order, or single terms
+    # (P, 2); a layout accepts arrays of terms of one order, or single terms
     pairs = Layout(n_levels).pairs
     return Layout(n_levels, [pairs, *sorted(higher_terms)]) if higher_terms else Layout(n_levels)
 
@@ -225,7 +225,8 @@ def randompar(
     check_memory(
         tables_memory(layout), f"Tables of {layout.D} non-reference levels", "Use fewer predictors."
     )
-    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]  # the only group's
+    # parameters of the only group
+    theta = random_parameters(layout, distr, h0, dh, J0, dJ, seed)[0]
     h, J = to_matrix(layout, theta)
     return GroupParameters._from_matrix(layout, h, J)
 

@@ -202,7 +202,7 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
                 argument="model",
             )
         J[term] = float(np.asarray(table).item())
-    # a table given in only one order applies to both
+    # a table that is given in only one order applies to both orders
     only_one = (J != 0.0) & (J.T == 0.0)
     J = np.where(only_one.T, J.T, J)
     return np.concatenate([np.asarray(h, dtype=float) for h in par.h]), 0.5 * (J + J.T)

@@ -33,7 +33,7 @@ __all__ = ["step"]
 
 # signs of the steps that drop or add a term
 DIRECTIONS = {"both": "-+", "backward": "-", "forward": "+"}
-Term = tuple[int, ...]  # positions of the interacting predictors, increasing
+Term = tuple[int, ...]  # increasing positions of the interacting predictors
 
 
 @check_keywords
@@ -209,7 +209,8 @@ def _check_fit(fit: object) -> Any:
         raise OptionError(
             "step selects the terms itself.", argument="fit", hint="Fit without relevance."
         )
-    return engine.at(0.0)  # penalty 0; the fit's may be a tuple of zeros, one per order
+    # without a penalty; the penalty of the fit may be a tuple of zeros, one for each order
+    return engine.at(0.0)
 
 
 def _check_penalty(k: object) -> float | str:
@@ -235,7 +236,7 @@ def _check_scope(
             value=scope,
         )
     lower, upper = (_scope_terms(formula, fit) for formula in formulas)
-    # {0} and {1} are the formulas in messages, {2} is the term missing from the larger model
+    # {0} and {1} are the formulas in messages, and {2} is the term missing from the larger model
     for smaller_terms, larger_terms, message, hint in (
         (
             lower,
@@ -283,7 +284,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
             argument="scope",
             hint="Write '~' and the interactions.",
         )
-    # parsed terms are positions among the parsed predictors
+    # parsed terms contain positions among the parsed predictors
     positions = [names.index(name) for name in parsed.predictors]
     # parsed.terms: an array (terms, k) for each order k
     terms = (term for terms_of_order in parsed.terms for term in terms_of_order.tolist())
@@ -295,14 +296,14 @@ def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> Mac
     labels = fit.labels
     old_estimate = fit.estimate
     layout = old_estimate.parameters.layout.with_terms(sorted(terms))
-    # with more terms the exact ln Z may be too costly: "auto" then approximates it
+    # with more terms, the exact ln Z may be too costly; "auto" then approximates it
     log_z = "auto" if old_estimate.log_z_kind == "exact" else old_estimate.log_z_kind
     data = FitData(fit._all_rows(), layout, len(labels.groups), labels)
     has_pooled = old_estimate.parameters.pooled is not None
     (refit,) = estimate_path(data, FitSpec(fit.engine, log_z), pooled=has_pooled)
     warn_problems(list_problems(refit.fits, labels))
     design = replace(fit.design, terms=write_formula(labels.response, labels.names, terms))
-    # log-loss, tuning and stored summaries belong to the initial model
+    # log-loss, tuning and stored summaries are valid only for the initial model
     fit = replace(fit, _stored_loss=None) if isinstance(fit, BBLResults) else fit
     call = f"step({fit.call}, {options})"
     return replace(fit, call=call, design=design, estimate=refit, tuning=None, _stored=None)

@@ -82,7 +82,7 @@ def prepare(
     source = lazy_source(data)
     rows: Frame | Source = to_frame(data) if source is None else source
     if in_memory_argument:
-        # the last column: its name is enough
+        # of the last column, only the name is needed
         refuse_batches(rows, in_memory_argument, in_memory_argument.partition("=")[0])
     if "~" not in formula:
         # a source's columns, without rows
@@ -136,7 +136,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
     Each fold trains on all rows that it does not validate.
     """
     rows = np.arange(n)
-    try:  # rows[...] raises an IndexError for invalid positions
+    try:  # rows[...] raises an IndexError if positions are invalid
         return [
             (np.setdiff1d(rows, rows[np.asarray(validation, dtype=np.intp)]), validation)
             for validation in folds

@@ -185,7 +185,7 @@ def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights |
     The features are all columns available to its learner, not only those in its structure.
     """
     factors = (model.design.response, *model.design.predictors)
-    levels_by_name = {  # the argument `missing` adds the level of missing values
+    levels_by_name = {  # the level of missing values is added because of the argument `missing`
         factor.name: [
             level
             for level, kind in zip(factor.levels, factor.kinds, strict=True)
@@ -226,11 +226,11 @@ def _score_fold(
     if learns_structure and structure.learner is not None:
         task = Task(train, design.n_levels, K, rng)
         dags = LEARNERS[structure.learner].learn(task, structure.options).dags
-    # fssj and bsej may omit features from the structure: `restricted` has the other features, and
-    # `_select_columns` restricts the rows of the fold to them
+    # fssj and bsej may exclude features from the structure. `restricted` contains the other
+    # features, and `_select_columns` restricts the rows of the fold to them
     restricted = restrict_features(encoded, tuple(structure.columns[i] for i in dags[0].features))
     names = restricted.design.labels.names
-    # a `Structure` or an `AveragedStructure`, like the model's
+    # a `Structure` or an `AveragedStructure`, of the same type as the model's
     fold_structure = type(structure)(
         structure.class_var, structure.columns, tuple(dags), structure.learner
     )
@@ -300,7 +300,7 @@ def cmi(
     0.1392
     """
     choice("unit", unit, tuple(UNITS))
-    for argument, name in (("x", x), ("y", y), ("z", z)):  # None (no z) is hashable, too
+    for argument, name in (("x", x), ("y", y), ("z", z)):  # None (no z) is also hashable
         if not isinstance(name, Hashable):
             raise BBLTypeError(
                 f"{argument} must be the name of one column; got {name!r}.",
@@ -322,14 +322,15 @@ def cmi(
         check_discrete(column)
         # all declared levels; levels without rows add 0 to entropies
         factor = Factor.collect(column, unused=True)
-        # codes (n,); codes of missing values do not matter, as these rows have weight 0 below
+        # codes (n,); the codes of missing values have no effect, because these rows have weight 0
+        # below
         column_codes = factor.encode(column, skip_missing=True)[0].astype(np.intp)
         is_missing = column.missing()
         counts = counts if is_missing is None else np.where(is_missing, 0.0, counts)
         codes.append(column_codes)
         n_levels.append(max(len(factor.levels), 1))
     cells = np.ravel_multi_index(tuple(codes), tuple(n_levels))  # (n,)
-    # axes x, y, z; without z, a single level
+    # axes x, y, z; if there is no z, it has a single level
     table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(
         n_levels if z is not None else [*n_levels, 1]
     )

@@ -196,7 +196,7 @@ def lp(
     _check_structure(structure)
     recipe = _make_recipe(structure, smooth, manb_prior, wanbia, awnb_trees, awnb_bootstrap)
     formula = formula_of(structure.class_var, _feature_names(structure))
-    # recipe.rows: the argument that needs all rows in memory, or ""
+    # recipe.rows: the argument that requires all rows in memory, or ""
     prepared = prepare(
         formula, data, weights, xlevels, missing=missing, in_memory_argument=recipe.rows
     )
@@ -273,7 +273,7 @@ def bnc(
     learner_options = dict(dag_args or {})
     folds = learner_options.pop("folds", None)
     rng = generator(seed)
-    # the argument that needs all rows in memory, or ""
+    # the argument that requires all rows in memory, or ""
     in_memory_argument = (
         "awnb_trees"
         if awnb_trees or awnb_bootstrap
@@ -437,7 +437,7 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
     ``columns[i]``.
     """
     position_of = {name: feature for feature, name in enumerate(names)}
-    # position in `names`; -1 for columns that the learner left out, which have no family
+    # position in `names`; -1 for columns that the learner excluded, which have no family
     new_positions = [position_of.get(name, -1) for name in structure.columns]
     return [
         Dag(
@@ -476,15 +476,16 @@ def _fit_tables(
     )
     # arcs: posterior probability of each arc (MANB); feature weights (WANBIA, AWNB); otherwise None
     result_fields = (structure, estimate.network, recipe, estimate.arcs, estimate.weights)
-    if prepared.index is not None:  # rows in memory; rows read in batches have no labels
+    # rows are in memory; rows that were read in batches have no labels
+    if prepared.index is not None:
         return NetworkResults(
             call, design, prepared.rows, prepared.index, *result_fields, priors=priors
         )
     errors = None
     if recipe.plain and isinstance(estimate.network, Network):
-        # only for plain tables, not averaged or weighted ones
+        # only for tables that are neither averaged nor weighted
         errors = standard_errors(estimate.network, sample, recipe.smooth)
-    # None, None: neither training rows nor their labels
+    # None, None: there are no training rows and no labels
     result = NetworkResults(
         call, design, None, None, *result_fields, _stored_errors=errors, priors=priors
     )

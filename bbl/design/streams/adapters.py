@@ -69,7 +69,8 @@ def lazy_source(data: Any, argument: str = "data") -> Source | None:
     # relations also have a length
     if hasattr(data, "__arrow_c_stream__") and module in ("duckdb", "_duckdb"):
         return _stream_source(data)
-    # Classes, and callable tables in memory (those with ``__dataframe__``), are not readers.
+    # Classes, and callable tables in memory (with ``__dataframe__``), are not functions that return
+    # tables.
     if callable(data) and not hasattr(data, "__dataframe__") and not isinstance(data, type):
         return _callable_source(data)
     return None
@@ -85,7 +86,7 @@ def _stream_source(data: ArrowStream) -> Source:
     if names is None:
         names = tuple(pa.RecordBatchReader.from_stream(data).schema.names)
     types = getattr(data, "types", ())  # only relations have types
-    # empty for other objects
+    # empty for objects of other types
     enum_columns = [
         name
         for name, type_ in zip(names, types, strict=False)
@@ -96,8 +97,9 @@ def _stream_source(data: ArrowStream) -> Source:
     def read(wanted: list) -> Iterator[Batch]:
         """Yield the batches of a new stream, with enum columns marked as ordered."""
         projected = data
-        if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):  # a relation
-            # in SQL, names are quoted, with any quotes in them doubled
+        # the object is a relation
+        if hasattr(data, "project") and all(isinstance(name, str) for name in wanted):
+            # in SQL, names are quoted, and quotes within a name are doubled
             projected = data.project(
                 ", ".join('"' + name.replace('"', '""') + '"' for name in wanted)
             )
@@ -140,7 +142,7 @@ class _Spool:
         """
         if self.names is None:
             self._spool(wanted)
-        if not set(wanted) <= set(self.names or ()):  # a column was not copied
+        if not set(wanted) <= set(self.names or ()):  # some column has not been copied
             raise DataError(
                 f"{self.text} was already read and cannot be read again.",
                 argument="data",
@@ -160,7 +162,7 @@ class _Spool:
         writer = self.pa.ipc.new_stream(
             self.file, schema, options=self.pa.ipc.IpcWriteOptions(compression="lz4")
         )
-        # outside the ``with`` block, because an OSError of the reader is not a write error
+        # outside the ``with`` block, because an OSError of the reader is not an error in writing
         for batch in self.reader:
             with _explain_write_errors():
                 for start in range(0, batch.num_rows, BATCH_ROWS):
@@ -195,7 +197,7 @@ def _polars_source(data: pl.LazyFrame) -> Source:
     import polars as pl
 
     names = tuple(data.collect_schema().names())
-    # UInt128 does not exist in all versions
+    # not all versions have UInt128
     wide_types = [getattr(pl, name) for name in ("UInt128", "Int128") if hasattr(pl, name)]
     casts = dict.fromkeys(wide_types, pl.Float64)
 
@@ -204,7 +206,7 @@ def _polars_source(data: pl.LazyFrame) -> Source:
         for frame in data.select(wanted).collect_batches(
             chunk_size=BATCH_ROWS, maintain_order=True
         ):
-            # pyarrow has no 128-bit integers
+            # pyarrow does not have 128-bit integers
             table = frame.cast(casts).to_arrow()
             for batch in table.to_batches():
                 yield arrow_batch(batch, "", declared_order(table.schema))
@@ -278,7 +280,7 @@ def _callable_source(data: Callable) -> Source:
             place = f"batch {k} of {text}"
             yield Batch(to_frame(table), place)
 
-    first_table = next(make_tables(), None)  # defines the columns of the source
+    first_table = next(make_tables(), None)  # determines the columns of the source
     if first_table is None:
         raise DataError(
             f"{text} has no batches.",

@@ -68,7 +68,7 @@ class OnCluster:
 
     def summarise(self, reader: Reader) -> SourceSummary:
         """Make the first pass over each part, and merge the summaries in the order of the parts."""
-        # may contain a name twice
+        # `names` may contain a name twice
         names = [*reader.terms.columns, *([] if reader.weights is None else [reader.weights])]
         assert reader.source.parts is not None  # noqa: S101  # checked by choose_cluster()
         parts = reader.source.parts(list(dict.fromkeys(names)), self.client)
@@ -79,7 +79,7 @@ class OnCluster:
             self.client, _summarise_part, [remote_reader] * len(parts), *argument_columns
         )
         self.summaries = self.client.gather(calls(self.client, _get_summary, self.first_passes))
-        # a copy because `_join` changes it
+        # copied because `_join` changes it
         merged_summary = reduce(_join, self.summaries[1:], _copy(self.summaries[0]))
         if reader.step is not None:
             reader.step(1.0, f"pass 1, {merged_summary.n:,} rows")
@@ -118,13 +118,13 @@ class OnCluster:
         """Make the second pass over each part, store the rows in the sink, and return the number of
         rows.
         """
-        # one assigner for each part; together they assign the rows as `assigner` would
+        # one assigner for each part; together, they assign rows in the same way as `assigner`
         assigners = (
             [None] * len(self.summaries)
             if assigner is None
             else assigner.split_by_part(*self._group_sizes(design))
         )
-        # each part fills its own table
+        # each part fills a separate table
         table_sink = sink if isinstance(sink, TableSink) else None
         arguments = remote_value(self.client, (_without_source(reader), design, table_sink))
         # futures of a `Part`, or of (number of rows, counts of states) with a `TableSink`
@@ -135,7 +135,7 @@ class OnCluster:
             assigners,
             self.first_passes,
         )
-        self.first_passes = []  # releases the cached batches on the workers
+        self.first_passes = []  # deletes the cached batches on the workers
         if isinstance(sink, TableSink):
             part_tables = self.client.gather(results)
             for _, counts in part_tables:
@@ -170,7 +170,7 @@ class ClusterSink(Sink):
     n_levels: np.ndarray  # (m,); number of levels of each predictor
     weighted: bool  # whether weights may differ from 1
     masked: bool  # whether values may be missing
-    dtype: np.dtype  # of the codes
+    dtype: np.dtype  # type of the codes
     parts: list[Future] = field(default_factory=list)  # futures of a `Part`
     sizes: list[dict] = field(default_factory=list)  # one for each part, as in `CodeParts`
 
@@ -216,7 +216,7 @@ def _without_source(reader: Reader) -> Reader:
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 
 
-# The functions from here on run on workers.
+# The functions below run on workers.
 
 
 def _summarise_part(
@@ -258,7 +258,7 @@ def _bucket_sizes(part: Part) -> dict[Bucket, tuple[int, float, bool]]:
 
 def _copy(summary: SourceSummary) -> SourceSummary:
     """Return a copy of a summary, into which other summaries can be merged."""
-    # join it to an empty summary: ``type(column)(name)`` is a `Merged` without values
+    # merge it into an empty summary; ``type(column)(name)`` is a `Merged` without values
     return _join(
         SourceSummary(
             {name: type(column)(name, column.listed) for name, column in summary.columns.items()},

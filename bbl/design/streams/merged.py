@@ -13,11 +13,13 @@ from bbl.design.values import Column, Counted, level_key
 
 __all__ = ["Merged"]
 
-MAX_DISTINCT = 1_000_000  # a column with more distinct values is refused as an identifier
-# a column is an identifier if it has this many distinct values, and hardly more rows
+# a column with more distinct values raises an error because it looks like an identifier
+MAX_DISTINCT = 1_000_000
+# a column looks like an identifier if it has this many distinct values and only slightly more rows
 MANY_DISTINCT = 16_384
 ROWS_OF_A_VALUE = 1.1
-# a column is first checked at this number of distinct values, and then whenever it doubles
+# a column is first checked at this number of distinct values, and again each time the number
+# doubles
 FIRST_CHECK_AT = 12
 
 
@@ -67,7 +69,7 @@ class Merged:
         positions = np.empty(len(counts), dtype=np.intp)  # positions in `self.values`
         for k, (kind, value) in enumerate(zip(column.kinds, column.values, strict=True)):
             positions[k] = self._position.setdefault(level_key(kind, value), len(self.values))
-            if positions[k] == len(self.values):  # a new value
+            if positions[k] == len(self.values):  # this is a new value
                 self.values.append(value)
                 self.kinds.append(kind)
         n_new = len(self.values) - len(self.counts)
@@ -84,7 +86,7 @@ class Merged:
 
         All batches must declare the same categories and order.
         """
-        if set(column.kinds) <= {"missing"}:  # no values, so nothing is declared
+        if set(column.kinds) <= {"missing"}:  # there are no values, so no categories are declared
             return
         categories = [
             v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"
@@ -112,7 +114,8 @@ class Merged:
         memory.
         """
         self._next_check_at = 2 * len(self.values)
-        # More rows cannot help with fractions, but they can with rare integers.
+        # Further rows do not make a column of fractions discrete, but rare integers may become
+        # frequent.
         if has_many_fractions(self.kinds, self.values):
             check_discrete(self.counted())
         L = len(self.values)
@@ -148,7 +151,7 @@ class Merged:
             range(len(self.kinds)) if self.declared else np.flatnonzero(self.counts).tolist()
         )
         kept = [k for k in candidates if self.kinds[k] != "missing" or self.counts[k]]
-        # stable sort: moves the missing value to the end and keeps the order of the others
+        # a stable sort moves the missing value to the end and keeps the order of the other values
         return sorted(kept, key=lambda k: self.kinds[k] == "missing")
 
     def by_level(

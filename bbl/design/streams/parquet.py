@@ -54,7 +54,7 @@ def _find_files(path: str, argument: str) -> list[str]:
         paths = sorted(glob.glob(path, recursive=True))
     is_formula = "~" in path and os.sep not in path and Path(path).suffix not in SUFFIXES
     is_path = os.sep in path or Path(path).suffix or glob.has_magic(path)
-    if not paths and (is_formula or not is_path):  # probably not intended as a path
+    if not paths and (is_formula or not is_path):  # `data` is probably not intended as a path
         raise BBLTypeError(
             f"{argument} must be a table (a pandas or polars DataFrame, a pyarrow Table, a dict "
             f"of lists) or the path of Parquet data; got the string {path!r}.",
@@ -78,7 +78,7 @@ def parquet_source(paths: list[str], argument: str) -> Source:
     pa = pyarrow_for("A Parquet file")
     files = [file for path in paths for file in _find_files(path, argument)]
     root = paths[0] if len(paths) == 1 and os.path.isdir(paths[0]) else None
-    # in a directory, names of subdirectories such as year=2024 contain partition keys
+    # within a directory, names of subdirectories such as year=2024 contain partition keys
     partitioning = (
         pa.dataset.partitioning(flavor="hive")
         if any("=" in file for file in files) and root
@@ -114,7 +114,7 @@ def _schema_of_all(data: Dataset) -> Schema:
         except (pa.ArrowException, OSError):  # an error that names the file is raised later
             continue
         for field in file_schema:
-            # nullable because it is missing in the first file
+            # nullable, because the column is missing in the first file
             fields.setdefault(field.name, field.with_nullable(True))
     return pa.schema(fields.values(), metadata=data.schema.metadata)
 
@@ -164,13 +164,14 @@ def dataset_source(
         ]
         declared = declared_order(file_schema, partition_keys)
         if isinstance(fragment, ds.ParquetFileFragment):
-            # Without a dictionary in the file, the order of a column's categories is unknown. Such
-            # columns (`lost`) are refused if the order matters.
+            # If a column is not stored as a dictionary, the order of its categories is unknown.
+            # Such columns (`lost`) raise an error if the order matters.
             lost = _stored_without_dictionary(fragment, declared.categories | declared.ordered)
             declared = declared._replace(
                 categories=declared.categories - lost, lost=declared.lost | lost
             )
-            # the same fragment with options to read texts as dictionaries, and the file in pieces
+            # the same fragment, with options to read text columns as dictionaries and the file in
+            # pieces
             options = ds.ParquetReadOptions(dictionary_columns=texts)
             scan = ds.ParquetFragmentScanOptions(
                 use_buffered_stream=True, buffer_size=BUFFER_BYTES, pre_buffer=False
@@ -183,8 +184,8 @@ def dataset_source(
             fragment = file_format.make_fragment(
                 fragment.path, fragment.filesystem, row_groups=row_groups
             )
-        # The filter of Dataset.filter(), or None. Fragments do not have it, and there is no public
-        # attribute.
+        # The filter of Dataset.filter(), or None. Fragments do not contain it, and there is no
+        # public attribute.
         row_filter = getattr(data, "_scan_options", {}).get("filter")
         one_at_a_time = {
             "batch_size": BATCH_ROWS,
@@ -213,7 +214,7 @@ def dataset_source(
 
     def file_versions() -> FileVersions:
         """Return the size and modification time of each file; see `Source.file_versions`."""
-        paths = getattr(data, "files", [])  # datasets of tables in memory have none
+        paths = getattr(data, "files", [])  # datasets of tables in memory have no files
         if not paths:
             return {}
         return {
@@ -235,7 +236,7 @@ def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> fro
     Such columns of a Parquet file do not have a declared order.
     """
     column_paths = set()
-    # without names, the metadata need not be read
+    # without names, the metadata do not need to be read
     for row_group in fragment.row_groups if names else ():
         metadata = fragment.metadata.row_group(row_group.id)
         columns = (metadata.column(j) for j in range(metadata.num_columns))
@@ -251,7 +252,8 @@ def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
     Each list except the last has at least `PART_ROWS` rows.
     """
     parts: list[list[int] | None] = []
-    n_rows = PART_ROWS  # of the last part; initially full, so that the first row group starts one
+    # number of rows of the last part; initially full, so that the first row group starts a new part
+    n_rows = PART_ROWS
     for row_group in getattr(fragment, "row_groups", ()):
         if n_rows >= PART_ROWS:
             parts.append([])

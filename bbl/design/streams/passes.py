@@ -57,7 +57,8 @@ class Encoded:
     """The result of the two passes over a source."""
 
     design: Design
-    # distinct rows with counts if there are few states, else rows in a file or on a cluster
+    # distinct rows with counts if there are few states, and otherwise rows in a file or on a
+    # cluster
     sample: Rows
     folds: Folds | StoredFolds | None  # None without `assignment`
     source: TrainingSource | None  # None if the data cannot be read again
@@ -75,8 +76,9 @@ class SourceSummary:
     total: float = 0.0  # sum of weights
     squares: float = 0.0  # sum of squared weights
     least: float = np.inf  # the smallest weight
-    most: float = 0.0  # the greatest weight
-    # weight of used rows with a missing predictor; with missing="drop", finally of dropped rows
+    most: float = 0.0  # the largest weight
+    # weight of the used rows with a missing predictor; with missing="drop", this is finally the
+    # weight of the dropped rows
     incomplete: float = 0.0
     whole: bool = True  # whether all weights are integers
     unit: bool = True  # whether all weights are 1
@@ -84,7 +86,7 @@ class SourceSummary:
     n_incomplete: int = 0  # number of rows with a missing predictor
     dropped: float = 0.0  # weight of the rows dropped because of missing values
     n_dropped: int = 0  # number of dropped rows
-    rows: int = 0  # number of all rows, used or not
+    rows: int = 0  # number of all rows, including rows that are not used
     # with missing="drop", number of missing values in each column
     n_missing: Counter = field(default_factory=Counter)
     # number of all rows of each file or partition
@@ -209,9 +211,9 @@ def encode_source(
     summary = _check_summary(
         summarise(reader) if cluster is None else cluster.summarise(reader), reader
     )
-    # rows, totals (K,): number of rows and weight of each group, without rows that have a missing
+    # rows, totals (K,): number of rows and weight of each group, excluding rows with a missing
     # response
-    problems = ColumnProblems()  # collected, so that one error names all columns
+    problems = ColumnProblems()  # collected, so that one error can name all columns
     response, factors, rows, totals = _make_factors(
         summary, terms, levels_by_name, missing, rules, problems
     )
@@ -223,7 +225,7 @@ def encode_source(
     problems.refuse()
     m = len(factors)
     K = len(response.levels)
-    # padded: with at least two levels
+    # `padded` ensures at least two levels
     predictors = tuple(factors if declared else [f.padded() for f in factors])
     n_levels = np.array([len(f.levels) for f in predictors], dtype=np.intp)
     has_all_pairs = terms.interactions.count(2) == m * (m - 1) // 2
@@ -247,7 +249,7 @@ def encode_source(
         None if assignment is None else FoldAssigner(assignment, rows, totals / unit, are_counts)
     )
     nfold = 0 if assignment is None else assignment.nfold
-    # whether the sink stores which values are missing
+    # whether the sink stores a mask of missing values
     masked = missing == "marginal" and summary.has_missing
     make_empty_sink = make_sink if cluster is None else cluster.make_sink
     sink = make_empty_sink(
@@ -334,11 +336,11 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
     )
     for batch in reader.batches("pass 1"):
         if cache is not None:
-            cache.append(batch.narrow())  # with codes of the narrowest type
+            cache.append(batch.narrow())  # with codes of the smallest type
         summary.rows += batch.rows
         summary.rows_by_place[batch.place] += batch.rows
         has_missing = np.zeros(batch.n, dtype=bool)  # which rows have a missing predictor
-        with place_in_errors(batch.place):  # errors name the file or partition
+        with place_in_errors(batch.place):  # errors contain the name of the file or partition
             problems = ColumnProblems()
             for name, column in batch.columns.items():
                 with problems.of_column():
@@ -473,10 +475,10 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
     n = 0
     dtype = design.code_dtype
     for batch in reader.batches("pass 2"):
-        with place_in_errors(batch.place):  # errors name the file or partition
+        with place_in_errors(batch.place):  # errors contain the name of the file or partition
             try:
                 rows, y = _encode_batch(design, batch, dtype, reader.weight_unit)
-            except LevelError as error:  # the first pass collected all levels
+            except LevelError as error:  # the first pass should have found all levels
                 place = f" (in {batch.place})" if batch.place else ""
                 raise DataError(
                     f"the data changed between the two passes{place}: "
@@ -487,9 +489,9 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
                 ) from error
         n += rows.n
         for group in np.unique(y):
-            # no copy if all rows belong to the group
+            # no copy is needed if all rows belong to the group
             group_rows = rows.rows(y == group) if (y != group).any() else rows
-            # without folds all rows are in the bucket of fold 0
+            # without folds, all rows are in the bucket of fold 0
             for f, fold_rows in (
                 [(0, group_rows)] if assigner is None else assigner.put(int(group), group_rows)
             ):
@@ -515,7 +517,7 @@ def _encode_batch(
             continue
         column = batch.columns[factor.name]
         codes[:, i] = factor.encode(column, skip_missing=skip_missing)[0]
-        # `missing` (n, m) marks missing values; None if there are none so far
+        # `missing` (n, m) marks missing values; it is None if there are none so far
         missing = mark_rows(missing, codes.shape, i, column.missing() if skip_missing else None)
     y = np.zeros(batch.n, dtype=np.intp)
     if design.classes:
@@ -540,7 +542,7 @@ def _check_files(before: FileVersions, source: Source) -> None:
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
     """Raise an error if the numbers of rows, weights or level counts differ between the passes."""
-    # sums of real-valued weights in the two passes may differ by rounding
+    # sums of real-valued weights in the two passes may differ by rounding errors
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):
         raise DataError(

@@ -24,18 +24,18 @@ from bbl.rows.sample import code_dtype
 __all__ = ["Reader", "UsedRows", "place_in_errors"]
 
 MAX_AHEAD = 2  # maximum number of batches encoded at the same time, to limit memory
-MAX_COLUMNS_AHEAD = 100  # if a source has more columns than this, one batch is encoded at a time
+MAX_COLUMNS_AHEAD = 100  # if a source has more columns than this, batches are encoded one at a time
 
 
 class UsedRows(NamedTuple):
     """The rows of a batch with positive weight and, if ``missing="drop"``, no missing values."""
 
-    place: str  # of the batch, for messages
-    rows: int  # number of all rows of the batch, used or not
+    place: str  # place of the batch, for messages
+    rows: int  # number of all rows of the batch, including rows that are not used
     n: int  # number of used rows
     columns: dict[Hashable, Column]  # columns of the used rows, without numeric predictors
     numbers: dict[Hashable, np.ndarray]  # values (n,) of the numeric predictors; nan if missing
-    weights: np.ndarray | None  # (n,); None for ones
+    weights: np.ndarray | None  # (n,); None if all weights are 1
     dropped: float  # weight of the rows dropped because of missing values
     n_dropped: int  # number of dropped rows
     n_missing: dict[Hashable, int]  # with missing="drop", number of missing values in each column
@@ -111,7 +111,7 @@ class Reader:
 
     def _code_batch(self, batch: Batch) -> UsedRows:
         """Return the used rows of a batch, with columns as codes and distinct values."""
-        with place_in_errors(batch.place):  # errors name the file or partition
+        with place_in_errors(batch.place):  # errors contain the name of the file or partition
             weights = None
             if self.weights is not None:
                 series = batch.frame.column(self.weights)

@@ -32,12 +32,12 @@ __all__ = [
     "pyarrow_for",
 ]
 
-BATCH_ROWS = 65536  # rows of a batch, if the source allows a choice
-BUFFER_BYTES = 2**20  # bytes of a column that are read at a time
+BATCH_ROWS = 65536  # number of rows of a batch, if the source allows a choice
+BUFFER_BYTES = 2**20  # number of bytes of a column that are read at a time
 
 
-# Size in bytes and time of the last change in nanoseconds (None if unknown) of each file, by its
-# place in messages.
+# Maps the place of each file in messages to its size in bytes and its modification time in
+# nanoseconds (None if unknown).
 FileVersions = dict[str, tuple[int | None, int | None]]
 
 
@@ -114,16 +114,16 @@ class Source:
         DataErrors.
         """
         place = self.text
-        batches = self.read(list(dict.fromkeys(names)))  # each name once
+        batches = self.read(list(dict.fromkeys(names)))  # each name only once
         try:
             for batch in batches:
                 place = batch.place or self.text
                 yield batch
         except (BBLError, MemoryError):
             raise
-        # pyarrow, duckdb, polars, dask and users' readers raise errors of many types
+        # pyarrow, duckdb, polars, dask and readers of users raise errors of many types
         except Exception as error:
-            # set by readers for errors before the first batch of a file
+            # readers set this attribute if an error occurs before the first batch of a file
             place = getattr(error, "bbl_place", place)
             raise DataError(
                 f"{place} cannot be read ({type(error).__name__}: {error}).",

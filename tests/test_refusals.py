@@ -543,7 +543,7 @@ STATEMENTS = [
     ),
     (
         "vignettes/from_csv.py",
-        "`bbl` rejects such a column",
+        "so `bbl` refuses it",
         DataError,
         "'id'",
         [lambda: fit("y ~ id", numbers())],
@@ -604,7 +604,7 @@ ELSEWHERE = [
     ),
     (
         "vignettes/survey.py",
-        "An inconsistent design raises an error",
+        "If the design is inconsistent, an error is raised",
         "results/test_survey.py::test_bad_designs_are_answered",
     ),
     (

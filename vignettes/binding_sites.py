@@ -271,8 +271,8 @@ print(len(motifs), "motifs")
 # that keep the two together. The figure shows both versions.
 #
 # The comparison uses only the AUC, which ignores calibration: with few sites, the `eps` with the
-# highest AUC often has a higher log-loss than naive Bayes. `crossVal` warns about this; the warning
-# is silenced here.
+# highest AUC often has a higher log-loss than naive Bayes. `crossVal` warns about this, but the
+# warning is silenced here.
 
 
 # %%

@@ -15,7 +15,7 @@
 #
 # A 90-minute lesson, with exercises at the end.
 #
-# A table of counts suggests a series of questions. Are two variables independent? Are they still
+# A table of counts leads to several questions. Are two variables independent? Are they still
 # independent given a third? Why does the association reverse? And how is this related to logistic
 # regression? Each question corresponds to a *log-linear model*, that is, a Boltzmann machine with
 # few variables. `method="ml"` fits it by exact maximum likelihood.
@@ -45,8 +45,8 @@ pd.options.display.max_columns = 12
 #
 # In 1973 the University of California at Berkeley admitted 44.5 % of the men who applied to its six
 # largest departments, and 30.4 % of the women (Bickel, Hammel & O'Connell 1975). Did it
-# discriminate against women? The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. A
-# row with a count is equivalent to one row for each applicant.
+# discriminate against women? The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. One
+# row with a count has the same effect as one row for each applicant.
 
 # %%
 LEVELS = {
@@ -136,7 +136,8 @@ print((557 / 1278) / (1198 / 1493))
 # Students do not apply to the university as a whole but to a department. Is admission independent
 # of gender *given the department*? This is the model `~ Dept*Gender + Dept*Admit`: within each
 # department, an expected count is again the row total times the column total, divided by the number
-# of applicants. Therefore $G^2$ is the sum of six such statistics, with one degree of freedom each.
+# of applicants. Therefore, $G^2$ is the sum of six statistics, one for each department, with one
+# degree of freedom each.
 
 # %%
 conditional = fit("~ Dept*Gender + Dept*Admit")
@@ -157,9 +158,9 @@ ax.figure.set_size_inches(8.5, 5)
 plt.show()
 
 # %% [markdown]
-# Next we compare three nested models. `anova` tests each model against the previous one by the
-# likelihood ratio: a common odds ratio for all departments does not improve on conditional
-# independence; separate odds ratios do.
+# Next we compare three nested models. `anova` compares each model with the previous one by a
+# likelihood ratio test. A common odds ratio for all departments does not fit better than
+# conditional independence, but separate odds ratios do.
 
 # %%
 homogeneous = fit("~ Dept*Gender + Dept*Admit + Gender:Admit")
@@ -169,8 +170,8 @@ print(bbl.anova(conditional, homogeneous, saturated)[["parameters", "BIC", "rati
 # %% [markdown]
 # ## Simpson's paradox
 #
-# Over all departments, women's odds of admission are about half of men's. They are not clearly
-# lower in any single department, and in department A they are almost three times as high.
+# In all departments together, women's odds of admission are about half of men's. They are not
+# clearly lower in any single department, and in department A they are almost three times as high.
 
 # %%
 by_department = saturated.odds_ratios([("Gender", "Admit")])
@@ -220,9 +221,10 @@ print(margin.round(1), margin[1, 1] * margin[0, 0] / (margin[1, 0] * margin[0, 1
 # An odds ratio is unchanged by marginalising over a third variable if that variable is independent
 # of one of the two given the other (the *collapsibility* theorem). Here neither condition holds:
 # the third variable is a *confounder*. Whether to use the marginal table or the six departmental
-# tables is not a statistical question. Departments chose among their own applicants, so whether
-# *they* favoured men must be answered within departments. Why women applied to departments that
-# admit few applicants is a different question, for which the marginal table may be relevant.
+# tables is not a statistical question. Departments selected from their own applicants, so the
+# question of whether *they* favoured men must be answered within departments. Why women applied to
+# departments that admit few applicants is a different question, for which the marginal table may be
+# relevant.
 #
 # ## The logit is a log-linear model
 #
@@ -231,8 +233,8 @@ print(margin.round(1), margin[1, 1] * margin[0, 0] / (margin[1, 0] * margin[0, 1
 # $$\ln \frac{P(\mathrm{admitted} \mid d, g)}{P(\mathrm{rejected} \mid d, g)} = \alpha + \beta_d + \gamma_g.$$
 #
 # In the log-linear model `homogeneous` the probability of a cell is the exponential of a sum of
-# fields and couplings. In the ratio of two cells that differ only in admission, all terms without
-# admission cancel. This leaves
+# fields and couplings. In the ratio of two cells that differ only in admission, all terms that do
+# not involve admission cancel. This leaves
 #
 # $$\ln \frac{P(d, g, \mathrm{admitted})}{P(d, g, \mathrm{rejected})}
 # = h_\mathrm{admitted} + J_{d, \mathrm{admitted}} + J_{g, \mathrm{admitted}}.$$
@@ -306,9 +308,9 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 #
 # <details><summary>Answer</summary>
 #
-# No. Conditional independence of one pair implies nothing about the other two pairs: `Dept:Gender`
-# is a term of the model. As a graph, `conditional` is the chain Gender - Dept - Admit, and only its
-# ends are separated by the third variable.
+# No. Conditional independence of one pair of variables implies nothing about the other two pairs:
+# `Dept:Gender` is a term of the model. As a graph, `conditional` is the chain Gender - Dept -
+# Admit, and only its ends are separated by the third variable.
 #
 # </details>
 #
@@ -320,7 +322,8 @@ print(naive.goodness_of_fit().loc["G2", ["value", "df", "p"]])
 #
 # Sex is associated with recovery and with the drug: the sex with the worse prognosis takes it more
 # often. Randomisation makes sex and drug independent. The recovery rates with and without the drug
-# are then averages over the sexes with the same weights, so their order cannot reverse.
+# are then averages over the sexes with equal weights, so the direction of the difference cannot be
+# reversed.
 #
 # </details>
 #

@@ -145,7 +145,8 @@ axes[1, 2].set_visible(False)
 plt.show()
 
 # %% [markdown]
-# As in the thesis, 0 and 1 are separated best. On the digits data from the thesis, 7 and 9 overlap most.
+# As in the thesis, 0 and 1 are separated best. On the digits used in the thesis, 7 and 9 overlap
+# most.
 #
 # ## Simulated images
 #
@@ -153,8 +154,8 @@ plt.show()
 # proportional to `exp(a x)` between -1 and 1. They are sampled by inverting the distribution
 # function (appendix B). In Figures 3.5 and 3.9 of the thesis, all images of 0 look like the mean
 # image, and the images simulated here also look like sharpened means. The machines are degenerate:
-# their units freeze, as described in the warning about `hidden=` for black-and-white pixels, and
-# nearly all probability is concentrated on one image.
+# their hidden units rarely change sign (fits to black-and-white pixels with `hidden=` warn about
+# this), and nearly all of the probability is on a single image.
 
 # %%
 drawn = ("100 hidden units", "layers of 100 and 50", "full, 10 units")
@@ -173,7 +174,7 @@ plt.show()
 # ## Tables 3.2 and 3.3: two confusion matrices
 #
 # We train one random forest on the ten scores and one on all pixels. The last column is the
-# proportion of the digit's images that are misclassified.
+# proportion of misclassified images of each digit.
 
 
 # %%
@@ -226,9 +227,10 @@ print(table.round(1).to_string(na_rep=""))
 # %% [markdown]
 # ## Averages of scores, and other classifiers
 #
-# The thesis ends with two proposals. One is model averaging (section 3.4): to use a weighted
-# average of the scores of machines with different units and pairs, or to use all their scores as
-# features. The other is to use a classifier other than a random forest.
+# The thesis ends with two proposals. The first is model averaging (section 3.4): machines with
+# different hidden units and pairs are fitted, and either a weighted average of their scores or all
+# their scores are used as features. The second is to replace the random forest with another
+# classifier.
 
 # %%
 together = {

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # From discriminant analysis to Boltzmann Bayes
 #
-# A lesson with exercises at the end. Part 1 takes 45 minutes; both parts take two hours.
+# A lesson with exercises at the end. Part 1 takes 45 minutes, and both parts take two hours.
 #
 # Linear discriminant analysis (LDA), naive Bayes, Boltzmann Bayes and logistic regression all
-# estimate $P(y|x)$. They differ in their assumptions. Part 1 begins with numeric predictors, adds
-# categorical ones, and compares the classifiers on a table with both. Part 2 simulates data for
-# which the assumptions matter.
+# estimate $P(y|x)$. They differ in their assumptions. Part 1 introduces the classifiers for numeric
+# predictors, then for categorical predictors, and compares them on data with both. Part 2 uses
+# simulated data where the assumptions make a difference.
 #
 # | classifier | models | assumption | log-odds of two groups |
 # | --- | --- | --- | --- |
@@ -105,8 +105,8 @@ plt.show()
 
 # %% [markdown]
 # An ellipse contains 95 % of a group's distribution. With LDA, the ellipses have the same shape in
-# all groups; with QDA, each has its own shape; with naive Bayes, their axes are parallel to the
-# axes of the figure.
+# all groups, whereas with QDA each has its own shape. With naive Bayes, their axes are parallel to
+# the axes of the figure.
 #
 # Do the groups have a common covariance matrix? Box's M test says no. Nevertheless, LDA predicts
 # new flowers as well as QDA, because it has 22 parameters instead of 42:
@@ -124,8 +124,8 @@ for name, options in {"LDA": {"covariance": "shared"}, "QDA": {}}.items():
 # ### Axes that separate the groups
 #
 # The **linear discriminants** are the weighted sums of the measurements with the largest variance
-# between groups relative to the variance within groups. Two axes are enough for three groups, and
-# nearly all of the variance between the groups is on the first axis:
+# between groups relative to the variance within groups. Three groups need only two axes, and the
+# first axis accounts for nearly all of the variance between the groups:
 
 # %%
 print(lda.discriminants().round(3))
@@ -171,9 +171,10 @@ print(clinic.predict({"fever": ["yes"]}, type="prob", priors={"flu": 0.5, "cold"
 # ## Part 1: numeric and categorical predictors together
 #
 # Who survived the Titanic? Class and sex are categorical, and age is numeric. LDA treats categories
-# as 0/1 columns and assumes that they are normally distributed; `bbl` warns about this. Naive Bayes
-# uses the frequencies of levels and a normal distribution of age in each group. Boltzmann Bayes
-# adds the pairs: class and sex are associated within groups, and the mean of age depends on both.
+# as 0/1 columns and assumes that they are normally distributed (`bbl` warns about this). Naive
+# Bayes uses the frequencies of levels and a normal distribution of age in each group. Boltzmann
+# Bayes adds the pairs: class and sex are associated within groups, and the mean of age depends on
+# both.
 
 
 # %%
@@ -254,9 +255,9 @@ print(model.avg_comparisons(["Class", "Sex", "Age"], step={"Age": 10}))
 
 # %% [markdown]
 # Errors may have different costs. Suppose that these predictions guide a search: giving up on a
-# survivor is a disaster, whereas searching for a victim only wastes time. Let the first error cost
-# four times as much as the second. The class with the lowest expected cost is then no longer always
-# the most probable one.
+# survivor is a disaster, whereas searching for a victim only wastes time. Assume that the first
+# error costs four times as much as the second. The class with the lowest expected cost is then no
+# longer always the most probable one.
 
 # %%
 for costs in (None, {"Yes": {"No": 4}, "No": {"Yes": 1}}):
@@ -328,10 +329,10 @@ plt.show()
 # The same fields and couplings can be fitted in two ways: generatively, to $P(x \mid y)$,
 # separately in each group, which is Boltzmann Bayes; or conditionally, to $P(y \mid x)$, jointly
 # for all groups. The latter is `method="conditional"`, which is logistic regression with all
-# pairwise interactions and a common penalty on levels and pairs of levels. A compromise is a
-# conditional fit that starts from the generative fit and moves away from it only as far as the data
-# require (`start="pseudo"`). Below, group B is a ring around group A, and each variable is cut into
-# seven intervals. No interactions are needed to separate the groups; main effects suffice.
+# pairwise interactions and a common penalty on levels and pairs of levels. With `start="pseudo"`,
+# the conditional fit starts from the generative fit and is penalised for departures from it, which
+# is a compromise between the two. Below, group B is a ring around group A, and each variable is cut
+# into seven intervals. The groups can be separated by main effects without interactions.
 
 # %%
 angle = rng.uniform(0, 2 * np.pi, 400)
@@ -560,8 +561,8 @@ plt.show()
 # *Independent*: all methods do well. Naive Bayes does best, and methods with pairwise terms lose
 # some accuracy to unnecessary parameters.
 #
-# *Same couplings*: the groups are hard to separate; the best possible log-loss is 0.660. LDA and
-# logistic regression do best. Naive Bayes ranks the rows at least as well, but it is severely
+# *Same couplings*: the groups are hard to separate, and the best possible log-loss is 0.660. LDA
+# and logistic regression do best. Naive Bayes ranks the rows at least as well, but it is severely
 # overconfident: its log-loss, 0.76, is the worst. Boltzmann Bayes accounts for the shared evidence,
 # but estimates the same couplings twice, once in each group. With 400 rows, the cost of this
 # outweighs the benefit: its log-loss of 0.70 is no better than always predicting 1/2, and the same
@@ -616,8 +617,8 @@ plt.show()
 #
 # Logistic regression with pairs predicts as well as Boltzmann Bayes in the last scenario, but it
 # only estimates *differences* between groups. `bbl` estimates the distribution of each group. With
-# opposite couplings, it shows that neighbours attract each other in A and repel each other in B,
-# and that there is little other structure:
+# opposite couplings, the estimates show that neighbouring predictors tend to agree in A and to
+# differ in B, and that there is little other structure:
 
 # %%
 fit = bbl.bbl("y ~ .^2", draw("opposite couplings", 3000, seed=7), lambda_=0.01, testNull=False)

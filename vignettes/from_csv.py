@@ -17,7 +17,7 @@
 # This page shows a complete analysis of such a table: reading the file, binning numeric columns,
 # merging rare levels, tuning and evaluating a model, explaining predictions, making cost-sensitive
 # decisions, saving the model, writing a report, and doing the same on the command line. Replace the
-# file generated here with your own; the page "Your own table" of the user guide lists common
+# file generated here with your own. The page "Your own table" of the user guide lists common
 # problems and their solutions.
 
 # %%
@@ -65,8 +65,9 @@ print((folder / "people.csv").read_text()[:430])
 # %% [markdown]
 # ## Read the file
 #
-# Only you know which strings stand for missing values, and which columns are dates or codes. The
-# ticket `000042` is not a number, so read it as text. First, check how `read_csv` parsed the file.
+# You need to specify which strings stand for missing values, and which columns are dates or codes.
+# The ticket `000042` is not a number, so read it as text. First, check how `read_csv` parsed the
+# file.
 
 # %%
 markers = ["?", "-", "unknown", "n/a"]
@@ -78,9 +79,10 @@ print(
 )
 
 # %% [markdown]
-# A date cannot be used as a predictor, but its parts can: the month, the weekday or the elapsed
-# time. A full date, like the ticket, has almost as many values as there are rows. A model would
-# memorise the rows, so `bbl` rejects such a column.
+# A date cannot be used as a predictor, but you can derive predictors from it, such as the month,
+# the weekday or the elapsed time. A full date, like a ticket number, has almost as many distinct
+# values as there are rows. A model with such a predictor would memorise the rows, so `bbl` refuses
+# it.
 
 # %%
 weeks = (pd.Timestamp("1912-04-10") - table["booked"]).dt.days // 7
@@ -131,7 +133,7 @@ plt.show()
 
 # %% [markdown]
 # Is this better than a simpler model? Compare candidates by cross-validation on the training rows.
-# Keep the test rows for the final model.
+# Use the test rows only for the final model.
 
 # %%
 formulas = {
@@ -192,10 +194,10 @@ plt.show()
 # %% [markdown]
 # ## Make decisions
 #
-# A historian searches family archives for survivors. A fruitless search costs one day; missing a
-# survivor costs four. `costs` is `{true: {predicted: cost}}`, and each row is assigned to the class
-# with the lowest expected cost. The probabilities do not change, but the decisions do, and accuracy
-# decreases because it is no longer the objective.
+# A historian searches family archives for survivors. An unsuccessful search costs one day, and
+# missing a survivor costs four days. `costs` is `{true: {predicted: cost}}`, and each row is
+# assigned to the class with the lowest expected cost. The probabilities do not change, but the
+# decisions do, and accuracy decreases because it is no longer the objective.
 
 # %%
 costs = {"Yes": {"No": 4}, "No": {"Yes": 1}}

@@ -18,7 +18,7 @@
 # the code be learnt from 2,000 random codons and their translations?
 #
 # This page reproduces the best penalty, 0.3162278, its score of 1, and the perfect translation of
-# all 64 codons. The codons are the ones that R draws after `set.seed(351)`.
+# all 64 codons. The codons are those that R draws after `set.seed(351)`.
 
 # %%
 import base64
@@ -81,8 +81,8 @@ print(xdat[["aa", "b1", "b2", "b3"]].head(6))
 #
 # With more than two groups the score is the accuracy. At a given position, most bases never occur
 # for most amino acids: methionine is always `atg`. Without a penalty on the fields, the fields of
-# these levels diverge to minus infinity. `bbl` then issues a `ConvergenceWarning`; it is expected,
-# and it is silenced here.
+# these levels diverge to minus infinity. `bbl` then issues a `ConvergenceWarning`, which is
+# expected and therefore silenced here.
 
 # %%
 grid = 10 ** np.linspace(-3, 1, 9)
@@ -101,7 +101,7 @@ print(
 # scores agree with R 1.0.0, except for the first: with almost no penalty, the score depends on the
 # diverging fields, which depend on where the optimiser stops.
 #
-# The test set is the complete code:
+# The test set is the complete genetic code:
 
 # %%
 right = cv.predict(code, type="class").astype(str) == code["aa"]

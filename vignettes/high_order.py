@@ -147,10 +147,10 @@ fits = {
 # ## Table 2 and Figures 1 to 3: known interactions among the top pairs
 #
 # With `n_universe=`, the expected number of known pairs is based on their proportion in a larger
-# set of factors, as in the paper. The paper's Bayesian network (BN) comes from other software; on
-# this page, it is the Chow-Liu tree, the maximum likelihood network with at most one parent per
-# feature. `tan_cl` finds this network if every row occurs once in each of two classes, because the
-# class is then uninformative.
+# set of factors, as in the paper. The paper learns its Bayesian network (BN) with other software.
+# This page uses the Chow-Liu tree, which is the maximum likelihood network with at most one parent
+# per feature. `tan_cl` finds this network if every row occurs once in each of two classes, because
+# the class is then uninformative.
 
 # %%
 twice = pd.concat([train.assign(copy=0), train.assign(copy=1)])
@@ -177,8 +177,8 @@ tables = {
 print(pd.DataFrame(tables).T.round(2).add_prefix("top "))
 
 # %% [markdown]
-# The paper draws three networks; here we draw the network of its own method (Figure 1).
-# `plot_network` is available for the other fits too.
+# The paper draws three networks. Here we draw only the network found by the paper's own method
+# (Figure 1). `plot_network` is available for the other fits too.
 
 # %%
 fits["SHBM with GS"].plot_network(top=30)

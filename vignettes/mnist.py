@@ -39,8 +39,8 @@ from bbl.report.machine.plot import plot_configurations
 # ## A subsample
 #
 # The package includes 1,000 training and 500 test images. A pixel is 1 where the grey level exceeds
-# 127. `removeConst` drops pixels that are empty in all training images; `predict` ignores extra
-# columns, so the test images need not be changed.
+# 127. `removeConst` drops pixels that are empty in all training images. The test images can be used
+#      unchanged, because `predict` ignores extra columns.
 
 # %%
 digits = bbl.datasets.load_mnist()
@@ -58,7 +58,7 @@ plt.show()
 #
 # `eps` mixes the covariance of the pixels with a multiple of the identity (eq. 21). At `eps=1`, the
 # sample covariance alone is used, which is far too noisy for 1,000 images of about 600 pixels; at
-# `eps=0`, all interactions vanish. There is a clear optimum in between.
+# `eps=0`, all interactions are zero. The optimum is clearly in between.
 
 # %%
 cv = bbl.crossVal(
@@ -142,8 +142,8 @@ def error_rate(fit):
 
 
 # Naive Bayes treats neighbouring pixels as independent, and mean field couples too many pixels:
-# both are overconfident and give warnings, because their log-loss exceeds that of the class
-# proportions. Only the predicted digits matter here.
+# both are overconfident, and warnings are issued because their log-loss exceeds the log-loss of the
+# class proportions. Only the predicted digits matter here.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", bbl.DataWarning)
     naive = float(error_rate(bbl.bbl("y ~ .", full, method="naive", testNull=False)))

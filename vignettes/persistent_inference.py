@@ -201,13 +201,14 @@ class Ising:
 
 
 # %% [markdown]
-# The paper compares five methods. Four are available in `bbl`. The penalty of pseudo-likelihood
-# (PL) with L1 is chosen by cross-validation; minimum probability flow (`method="mpf"`) and
-# persistent contrastive divergence (`method="pcd"`) use the same penalty, as the paper's PCD does.
-# The fifth method, decimation (Decelle & Ricci-Tersenghi 2014), is implemented here by a short
-# loop: `mlestimate` accepts a mask of the interacting pairs, and the loop removes a tenth of them
-# at a time. Decimation selects the number of couplings that maximises the tilted pseudo-likelihood,
-# which subtracts the straight line between no couplings and all couplings.
+# The paper compares five methods. Four are available in `bbl`. The L1 penalty of pseudo-likelihood
+# (PL) is chosen by cross-validation. Minimum probability flow (`method="mpf"`) and persistent
+# contrastive divergence (`method="pcd"`) use the same penalty, as the paper does for PCD. The fifth
+# method, decimation (Decelle & Ricci-Tersenghi 2014), is implemented here by a short loop:
+# `mlestimate` accepts a mask of the interacting pairs, and the loop removes a tenth of them at a
+# time. Decimation selects the number of couplings that maximises the tilted pseudo-likelihood, that
+# is, the pseudo-likelihood minus a linear interpolation between its values with no couplings and
+# with all couplings.
 
 
 # %%
@@ -303,7 +304,7 @@ plt.show()
 # %% [markdown]
 # On the spin-glass data, PVI has the smallest error, as in the paper, because it does not shrink
 # strong couplings. MPF comes next. With 1,000 rows, decimation has a smaller error than PL with the
-# L1 penalty, because the remaining couplings are almost unpenalised; with 300 rows, it removes the
+# L1 penalty, because the remaining couplings are almost unpenalised. With 300 rows, it removes the
 # wrong couplings. On the ferromagnet, all couplings are equal and weak, and the L1 estimates and
 # these 2,500 iterations of PVI have about the same error. The global scale converges last. With
 # 1,000 rows or more, the default of 20,000 iterations makes the error of PVI smaller than the error
@@ -331,11 +332,11 @@ print(pd.DataFrame(rows).T.round(3))
 # %% [markdown]
 # ## A synthetic protein (Figure 5 and Table 2)
 #
-# The paper's protein has 50 sites of 20 letters and 100 pairs in contact; the model is trained on
-# 400 sequences and tested on 1,600. Its file is not shipped. If the folder given by the environment
-# variable `BBL_DATA` contains `protein_authors.npz`, this page uses that protein, which takes about
-# ten minutes. Otherwise, it generates a smaller protein: 20 sites with 6 letters are placed along a
-# random walk, and the 30 closest pairs are in contact.
+# The paper's protein has 50 sites with 20 letters, and 100 pairs of sites are in contact. The model
+# is trained on 400 sequences and tested on 1,600. Its file is not shipped. If the folder given by
+# the environment variable `BBL_DATA` contains `protein_authors.npz`, this page uses that protein,
+# which takes about ten minutes. Otherwise, it generates a smaller protein: 20 sites with 6 letters
+# are placed along a random walk, and the 30 closest pairs are in contact.
 
 
 # %%
@@ -433,9 +434,9 @@ if is_paper:
 print(table.round(2))
 
 # %% [markdown]
-# L2 shrinks the couplings of contacts most, and PVI shrinks them least. The penalties shown are the
-# best ones for the test sequences, which favours pseudo-likelihood. On the paper's protein, we
-# measured:
+# L2 shrinks the couplings of contacts most, and PVI shrinks them least. The penalties are those
+# with the best results on the test sequences, which favours pseudo-likelihood. On the paper's
+# protein, we measured:
 #
 # | method | negative log pseudo-likelihood | in the paper |
 # | --- | --- | --- |
@@ -444,8 +445,8 @@ print(table.round(2))
 # | PVI-10, 5,000 iterations | 53.8 | 54.2 |
 #
 # Of the 100 strongest pairs by PVI, 96 are contacts. The group penalty does not apply to fields, so
-# a letter that does not occur at a site in the training sequences has almost no probability.
-# Without the test sequences that have such letters, group L1 reaches 56.0.
+# a letter that does not occur at a site in the training sequences has almost no probability. If
+# test sequences with such letters are excluded, the value for group L1 is 56.0.
 #
 # Figure 6 shows contacts in the SH3 family, from an alignment and structures that are not included
 # here. The vignette *A protein family from FASTA to contacts* reads your own alignment.

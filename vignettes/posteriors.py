@@ -31,13 +31,13 @@ FORMULA = "Survived ~ Class * Sex + Sex * Age"
 # %% [markdown]
 # ## Fits
 #
-# Pseudo-likelihood has sandwich standard errors; mean field has none. The posterior is computed in
-# three ways: with the exact likelihood (there are only 16 states, so ln Z is a short sum); by the
-# exchange algorithm, which never computes ln Z; and with the pseudo-likelihood instead of the
-# likelihood, with and without adjustment. The last two fits have a horseshoe prior, which shrinks
-# couplings with little support in the data to zero. One uses MCMC; the other uses persistent
-# variational inference, which does not need ln Z and approximates the posterior by independent
-# normal distributions.
+# Sandwich standard errors are available for pseudo-likelihood, but not for mean field. The
+# posterior is computed in three ways: with the exact likelihood (there are only 16 states, so ln Z
+# is a short sum); by the exchange algorithm, which never computes ln Z; and with the
+# pseudo-likelihood instead of the likelihood, with and without adjustment. The last two fits have a
+# horseshoe prior, which shrinks couplings with little support in the data to zero. One uses MCMC;
+# the other uses persistent variational inference, which does not need ln Z and approximates the
+# posterior by independent normal distributions.
 
 # %%
 common = {"testNull": False, "verbose": 0, "seed": 1}

@@ -39,7 +39,7 @@ import bbl
 #
 # The family has 36 sites. The letters are the 20 amino acids and a gap. Fourteen pairs of sites are
 # in contact. They form a hairpin, where the first site touches the last, the third touches the
-# third from last, and so on; in addition, a few pairs nine sites apart are in contact. We draw 400
+# third from last, and so on. In addition, a few pairs nine sites apart are in contact. We draw 400
 # unrelated sequences from this model. To make the sample as biased as real samples, we then add 60
 # close relatives of each of forty sequences, with an eighth of the letters replaced by other
 # letters that occur at the site.
@@ -92,9 +92,9 @@ plt.show()
 # %% [markdown]
 # ## The model
 #
-# Without a response, all sequences form one group; the formula `~ .^2` includes the fields of
-# all sites and the couplings of all pairs. `lambda_=0.01` is a typical penalty for alignments. The
-# weights are not counts, so no standard errors are available; the warning about this is silenced
+# Without a response, all sequences form one group. The formula `~ .^2` includes the fields of all
+# sites and the couplings of all pairs. `lambda_=0.01` is a typical penalty for alignments. Standard
+# errors are not available, because the weights are not counts. The warning about this is silenced
 # here.
 
 # %%
@@ -116,8 +116,8 @@ ranking = fit.interactions(apc=True)
 print(ranking[["predictor", "predictor2", "strength"]].head(20).to_string(float_format="%.3f"))
 
 # %% [markdown]
-# Both the weights and the correction matter. The following table shows the number of
-# true contacts among the top 14 pairs:
+# Both the weights and the correction improve the predictions. The following table shows the number
+# of true contacts among the top 14 pairs:
 
 # %%
 if is_simulated:
@@ -182,7 +182,7 @@ plt.show()
 # statistics of the alignment: the frequency of each letter at each site, and the covariance of each
 # pair of letters at two sites. Under a model of independent sites, all covariances would be 0. The
 # penalty shrinks the couplings, and hence the model's covariances; much of the scatter is sampling
-# error, as the effective number of sequences is only about 500.
+# error, because the effective number of sequences is only about 500.
 
 # %%
 draws = bbl.mcSample(fit, nsteps=400, nchains=100, draws=True, thin=10, seed=1, verbose=0).draws[

@@ -78,8 +78,8 @@ print(bfit)
 # %% [markdown]
 # The layout and the factor coding are the same as in R: levels are sorted, and the first is the
 # reference. The first coefficient is 1.506740 in R 1.0.0, 1.486735 in the paper, and 1.486863 in
-# this package, which is the optimum. R's optimiser stops at a gradient of 1e-4 by default; with a
-# smaller `tolerance`, its estimates approach those printed here.
+# this package, which is the optimum. By default, R's optimiser stops at a gradient of 1e-4. With a
+# smaller `tolerance`, R's estimates approach those printed here.
 #
 # ```r
 # summary(bfit)
@@ -115,9 +115,9 @@ print(bfit.predict(newdata, type="prob"))
 print(bfit.predict(newdata, type="class"))
 
 # %% [markdown]
-# Extra columns, such as *Name*, are ignored; with such columns, R's `predict` fails. Column names
-# are the group names, even where R would change them (`Non-binding` to `Non.binding`). An unknown
-# level raises an error that names it:
+# Extra columns, such as *Name*, are ignored, whereas R's `predict` fails if there are extra
+# columns. Column names are the group names, even where R would change them (`Non-binding` to
+# `Non.binding`). An unknown level raises an error that names it:
 
 # %%
 try:
@@ -153,8 +153,8 @@ print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 # %% [markdown]
 # R's approximation, eq. 31 without the factor 1/2, counts each coupling twice. In Python, the
 # default is therefore the exact sum over all states if that is cheap, and otherwise an
-# approximation that depends on the method; `fit.log_z` contains the values. Pass `log_z="pseudo"`
-# to compare with R.
+# approximation that depends on the method. The attribute `fit.log_z` contains the values. Pass
+# `log_z="pseudo"` to compare with R.
 #
 # ## Naive Bayes
 #
@@ -201,7 +201,7 @@ except bbl.errors.FormulaError as error:
 # ```
 #
 # As in R, folds are consecutive rows of each group by default. This is rarely appropriate for
-# sorted data, so a `DataWarning` is issued (silenced here):
+# sorted data, so a `DataWarning` is issued (it is silenced here):
 
 # %%
 options = {"weights": "Freq", "method": "mf", "eps": np.linspace(0, 1, 5), "verbose": 0}
@@ -220,8 +220,8 @@ shuffled.plot()
 plt.show()
 
 # %% [markdown]
-# In R, `predict(cv)` uses the model of the last fold; `cv.predict()` uses a refit to all rows, and
-# `refit=False` reproduces R. Any scikit-learn splitter can be passed as `cv=`.
+# In R, `predict(cv)` uses the model of the last fold, whereas `cv.predict()` uses a refit to all
+# rows. To reproduce R, pass `refit=False`. Any scikit-learn splitter can be passed as `cv=`.
 #
 # ## Sampling
 #
@@ -261,7 +261,7 @@ print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0
 # * `lambda_="cv"` or `eps="cv"` chooses the penalty during the fit.
 # * `fit.save("model.bbl")` and `bbl.load("model.bbl")` save and load a model; loading does not
 #   execute code.
-# * `bbl.sklearn.BBLClassifier` works in scikit-learn pipelines and searches.
+# * `bbl.sklearn.BBLClassifier` can be used in scikit-learn pipelines and parameter searches.
 # * `n_jobs=` sets the number of threads; results do not depend on it.
 # * A fit reports whether it converged, and warns if it did not:
 

@@ -46,8 +46,8 @@ xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 print(xi.head())
 
 # %% [markdown]
-# With a single group, no classes can be predicted; `mlestimate` fits the distribution of this
-# group.
+# With a single group, there are no classes to predict, and `mlestimate` fits the distribution of
+# this group.
 
 # %%
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)
@@ -83,9 +83,9 @@ print(
 # ## Two groups: mean field
 #
 # The paper draws 1,000 rows of five predictors with the levels a, c, g, t and a response with the
-# groups *case* and *ctrl*, with R's `set.seed(135)`. The rows and true parameters follow in packed
-# form, so that the same table can be computed here; `bbl.randomsamp(predictors, ["case", "ctrl"],
-# par=[...])` would draw a new table.
+# groups *case* and *ctrl*, with R's `set.seed(135)`. The rows and the true parameters are included
+# below in packed form, so that the same table can be computed here. To draw a new sample, use
+# `bbl.randomsamp(predictors, ["case", "ctrl"], par=[...])`.
 
 # %% tags=["hide-input"]
 ROWS = """

@@ -165,9 +165,9 @@ print(sequences.head(3).to_string())
 
 # %% [markdown]
 # With many levels, more sweeps and a single draw work better: 10 sweeps, 40 chains. Real sequences
-# are related; `bbl.effective_weights` weights each sequence by the reciprocal of the number of
-# similar sequences, and `method="pvi"` accepts such weights. The simulated sequences are
-# independent, so any similarity is due to chance:
+# are related. `bbl.effective_weights` weights each sequence by the reciprocal of the number of
+# similar sequences, and `method="pvi"` accepts such weights. In this simulation, sequences are
+# independent, so any similarity between them is due to chance:
 
 # %%
 print(
@@ -222,10 +222,10 @@ fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", nco
 plt.show()
 
 # %% [markdown]
-# The true contacts are shown above the diagonal, and the strongest pairs below it.
-# Both methods rank the pairs well. The mean negative log pseudo-likelihood of 500 new sequences
-# measures the accuracy of the couplings themselves. The penalty was not tuned; cross-validation
-# would find a better penalty but take longer.
+# The true contacts are shown above the diagonal, and the strongest pairs below it. Both methods
+# rank the pairs well. The mean negative log pseudo-likelihood of 500 new sequences measures the
+# accuracy of the couplings themselves. The penalty was not tuned. Cross-validation would find a
+# better penalty, but would take longer.
 
 # %%
 fresh = bbl.sample_xi(500, positions, h, J, seed=6)

@@ -92,9 +92,9 @@ rows["logistic regression"] = {
 print(pd.DataFrame(rows).T.round(3))
 
 # %% [markdown]
-# Without products, prediction is poor. With pairs only, the effects of the triples act as noise;
-# many spurious terms are selected, and refitting them makes predictions worse. With triples, nearly
-# all spurious terms disappear, and refitting helps. The default, `refit="auto"`, decides on
+# Without products, prediction is poor. With pairs only, the effects of the triples act as noise,
+# many spurious terms are selected, and refitting these terms makes predictions worse. With triples,
+# nearly all spurious terms disappear, and refitting helps. The default, `refit="auto"`, decides on
 # held-out rows whether to refit.
 
 # %%

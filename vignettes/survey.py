@@ -40,8 +40,8 @@ pd.options.display.width = 120
 #
 # The data are simulated, so the truth is known: tenants are more likely to move, in some places
 # more than in others; satisfied and older people are less likely to; and loneliness matters only
-# for owners. People from the same sampling point are similar. Two regions were oversampled, for
-# which the weights compensate.
+# for owners. People from the same sampling point are similar. Two regions were oversampled, and the
+# weights compensate for this.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -131,9 +131,9 @@ print(table.isna().sum().to_string())
 # %% [markdown]
 # ## Build a scale from items
 #
-# Four statements form one scale; one of them is reverse-coded. We average the answered items and
-# cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains the same number of
-# people in the population, but not in the file.
+# Four statements form one scale, and one of them is reverse-coded. We average the answered items
+# and cut the mean into thirds. `bbl.bin` accepts the weights, so each third contains the same
+# number of people in the population, but not in the file.
 
 # %%
 signs = pd.Series(list(items.values()), index=[f"Q8_{number}" for number in range(1, 5)])
@@ -165,9 +165,9 @@ fit = bbl.bbl(formula, table, design=design, method="ml", missing="marginal")
 print(fit.survey.text)
 
 # %% [markdown]
-# An inconsistent design raises an error, and the message suggests a solution. Here the numbering of
-# sampling points restarts in each region, which is the default assumption, so `nested=False` is
-# inconsistent:
+# If the design is inconsistent, an error is raised, and its message suggests a solution. Here the
+# numbering of sampling points restarts in each region, which is the default assumption, so
+# `nested=False` is inconsistent:
 
 # %%
 try:
@@ -178,8 +178,8 @@ except bbl.BBLError as error:
     print(error)
 
 # %% [markdown]
-# How much do the sampling points matter? For comparison, here is the same fit as if each row had
-# been sampled independently:
+# To see how much the sampling points matter, we repeat the fit as if each row had been sampled
+# independently:
 
 # %%
 single = bbl.bbl(

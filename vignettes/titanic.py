@@ -70,7 +70,7 @@ print(titanic_raw.describe())
 # ## Logistic regression (section 3.1)
 #
 # R's `glm` corresponds to statsmodels' `GLM`. As in R, empty cells are dropped. `load_titanic`
-# sorts levels alphabetically, as R's `bbl` does; R's `glm` keeps the order of the table `Titanic`,
+# sorts levels alphabetically, as R's `bbl` does. R's `glm` keeps the order of the table `Titanic`,
 # where men and children come first and are the reference levels.
 
 
@@ -351,8 +351,8 @@ plt.show()
 # package approximates the log partition function $\ln Z$ with eq. 31 without its factor 1/2;
 # `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the exact sum over
 # all states if that is cheap, as with three predictors. Both give the same ranking, and hence the
-# same AUC, because $\ln Z$ shifts all scores of a group equally, but they give different
-# probabilities.
+# same AUC, because $\ln Z$ shifts all scores of a group by the same amount. However, the
+# probabilities differ.
 
 # %%
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
@@ -396,7 +396,7 @@ print(f"{'observed':>22}: {711 / 2201:.3f}")
 # some combinations of levels are missing from a group. Only the penalty $\lambda$ keeps their
 # couplings finite, so an optimiser that stops early changes the AUC of the fold: in R, the AUCs and
 # the best $\lambda$ depend on the tolerance. The paper's values therefore differ from ours by up to
-# 0.04. `crossVal` warns about sorted rows; the warning is silenced here.
+# 0.04. `crossVal` warns about sorted rows, but the warning is silenced here.
 
 # %%
 grid = 10 ** np.linspace(-5, -2, 16)
@@ -425,8 +425,8 @@ with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
 print(f"largest change of an AUC: {np.abs(finer.cvframe['AUC'] - cv.cvframe['AUC']).max():.1e}")
 
 # %% [markdown]
-# Random fold assignment solves the problem: the score is higher and hardly depends on $\lambda$, as
-# expected with 24 parameters and 1,101 people.
+# With random fold assignment, this problem does not occur: the score is higher and hardly depends
+# on $\lambda$, as expected with 24 parameters and 1,101 people.
 
 # %%
 shuffled = bbl.crossVal(
@@ -451,8 +451,8 @@ compare(rows, paper=[0.7981818, 0.7709, nan, nan], R=[nan, nan, 0.7981818, 0.771
 # %% [markdown]
 # ### The most probable configuration of each group
 #
-# $P(x|y)$ can be sampled. `mcSample` runs Gibbs chains and reports the configuration with the
-# highest energy, that is, the highest probability, in each group.
+# $P(x|y)$ can be sampled. For each group, `mcSample` runs Gibbs chains and returns the
+# configuration with the highest energy, which is the most probable one.
 
 # %%
 found = bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0)

@@ -31,7 +31,7 @@ import bbl
 # %% [markdown]
 # ## The ratings
 #
-# We simulate 120 users and 80 films. There are four types of users and three types of films; a
+# We simulate 120 users and 80 films. There are four types of users and three types of films. A
 # rating is an integer from 1 to 5. As in real data, people tend to watch what they like: the
 # probability that a cell is rated increases with the rating. Most cells are missing.
 
@@ -77,8 +77,8 @@ print(fit.rand_index(truth).round(3))
 # %% [markdown]
 # ## The blocks
 #
-# The table is shown in its new order; missing cells are grey. With so many missing cells, the block
-# means are easier to read.
+# The table is shown in its new order, with missing cells in grey. With so many missing cells, the
+# block means are easier to read.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(10.5, 5.4), layout="constrained")
@@ -133,9 +133,9 @@ print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 # %% [markdown]
 # ## Which films were rated
 #
-# Which films a user has rated is informative too. `method="mcmc"` samples the posterior of the
-# groups of users and films from this information alone: each group of users has a ranking of the
-# groups of films and a degree of loyalty to the highest-ranked ones.
+# It is also informative which films a user has rated. `method="mcmc"` samples the posterior of the
+# groups of users and films from this information alone: each group of users ranks the groups of
+# films, and a parameter describes how strongly these users prefer the highest-ranked groups.
 
 # %%
 watched = train[(train["user"] < 20) & (train["film"] < 15)]
@@ -156,12 +156,12 @@ plt.show()
 #
 # The method is not specific to ratings. In an expression table, rows are genes and columns are
 # samples, and often no cells are missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
-# 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts;
-# scikit-learn's `SpectralBiclustering` has an error of 0.509 to 0.563 and takes five times as long
-# as a single start. With `move="one"`, a start takes twice as long and reaches an error between
-# 0.433 and 0.446. With `start="hierarchical"`, there is only one start, which takes half as long as
-# ten starts and reaches an error of 0.435. These data are not included; here is the same comparison
-# on similar simulated data:
+# 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts. The
+# error of scikit-learn's `SpectralBiclustering` is 0.509 to 0.563, and it takes five times as long
+# as a single start. With `move="one"`, a start takes twice as long, and the error is between 0.433
+# and 0.446. With `start="hierarchical"`, there is only one start, which takes half as long as ten
+# starts, and the error is 0.435. These data are not included in the package. Here is the same
+# comparison on similar simulated data:
 
 # %%
 genes = rng.integers(20, size=600)

@@ -49,8 +49,8 @@ print("probability of one group of users, and of two:")
 print(chain.posterior.n_groups["rows"].head(2).round(2).to_list())
 
 # %% [markdown]
-# The two users have not rated any film in common. A priori, one group of users is as
-# probable as two; a posteriori, two groups are several times as probable as one.
+# The two users have not rated any film in common. A priori, one group of users is as probable as
+# two groups. A posteriori, two groups are several times as probable as one.
 #
 # ## The Du process
 #
@@ -206,9 +206,9 @@ plt.show()
 # %% [markdown]
 # ## Tables 2.2 to 2.6
 #
-# The thesis simulated 1,000 data sets for each proportion of missing cells; here there are 100,
-# each clustered from a single start. `start="random"` begins with random rows and columns as
-# prototypes, as the thesis does; `"kmeans"`, the default, begins with k-means++; and
+# The thesis simulated 1,000 data sets for each proportion of missing cells. Here, there are 100
+# data sets, and each is clustered from a single start. `start="random"` begins with random rows and
+# columns as prototypes, as the thesis does; `"kmeans"`, the default, begins with k-means++; and
 # `"hierarchical"` begins with Ward's clustering of rows and of columns.
 
 # %%
@@ -316,13 +316,14 @@ print(perfect.round(1))
 
 # %% [markdown]
 # With the default start, and with Ward's clustering, nearly every table is reconstructed as long as
-# at least half of its cells are observed. Some of the exceptions have random prototypes with two
-# equal rows or columns, which no method can separate. With the prototypes in Table 2.1, two groups
-# of films differ only in the ratings by one group of users. With 90 % of the cells missing, each
-# film has only 10 observed ratings. Random prototypes are poor starting values: if two of them are
-# from the same group, another group has none, and the iterations do not recover it. The thesis does
-# not describe its starting values in enough detail to reproduce them exactly; the other two starts
-# follow its final recommendation to cluster rows and columns separately first.
+# at least half of its cells are observed. In some of the exceptions, two rows or columns of the
+# random prototypes are equal, so no method can separate these groups. With the prototypes in Table
+# 2.1, two groups of films differ only in the ratings by one group of users. With 90 % of the cells
+# missing, each film has only 10 observed ratings. Random prototypes are poor starting values: if
+# two of them are from the same group, another group has no prototype, and the iterations do not
+# recover this group. The thesis does not describe its starting values in enough detail to reproduce
+# them exactly. The other two starts follow its final recommendation to cluster rows and columns
+# separately first.
 #
 # ## Figure 2.9: time against the proportion of missing cells
 #

@@ -118,11 +118,11 @@ def equal_tables_of_predictors(case: Case) -> bool:
 ORDERS = tuple(
     f"the_order_of_{what}_does_not_matter" for what in ("rows", "columns", "groups", "levels")
 )
-EQUAL = (*ORDERS, "a_weight_is_a_repeated_row")
+EQUAL = (*ORDERS, "weights_are_equivalent_to_repeated_rows")
 
 SCALES = (
     "the_scale_of_weights_does_not_matter",
-    "the_scale_of_weights_does_not_matter_to_validation",
+    "the_scale_of_weights_does_not_matter_for_validation",
 )
 UNBOUNDED = 10.0  # coefficients beyond it have no finite optimum, or hardly one
 
@@ -137,17 +137,17 @@ def unbounded(case: Case) -> bool:
 
 EXCEPTIONS: list[Exempt] = [
     Exempt(
-        (*SCALES, "a_sampling_design_has_the_estimates_of_its_weights"),
+        (*SCALES, "a_sampling_design_does_not_change_estimates"),
         unbounded,
-        "A coefficient has no finite optimum, and its value after the last iteration depends on "
-        "how the weights are rounded.",
+        "If a coefficient has no finite optimum, its value after the last iteration depends on how "
+        "the weights are rounded.",
     ),
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,
-        "Rows and groups are assigned to folds in their order. A setting, a calibration or a "
-        "structure that is selected by cross-validation therefore depends on this order, as well "
-        "as on the seed.",
+        "Rows and groups are assigned to folds in the order in which they appear. A setting, a "
+        "calibration or a structure that is selected by cross-validation therefore depends on this "
+        "order, as well as on the seed.",
     ),
     Exempt(
         EQUAL,
@@ -156,7 +156,8 @@ EXCEPTIONS: list[Exempt] = [
             or option(case, "log_z") == "ais"
             or option(case, "awnb_trees")
         ),
-        "The method draws random numbers for rows, terms and groups in their order.",
+        "Methods that use random numbers draw them for rows, terms and groups in the order in "
+        "which these appear.",
     ),
     Exempt(
         (
@@ -179,38 +180,39 @@ EXCEPTIONS: list[Exempt] = [
         "one), unless gauge='zero-sum'.",
     ),
     Exempt(
-        (*EQUAL, "any_source_equals_memory"),
+        (*EQUAL, "the_kind_of_data_source_does_not_matter"),
         lambda case: not case.converged,
-        "There is no finite optimum, or it was not reached (with a ConvergenceWarning), and the "
-        "final iterate depends on the order of summation.",
+        "If there is no finite optimum, or it was not reached (a ConvergenceWarning is issued), "
+        "the final estimate depends on the order of summation.",
     ),
     Exempt(
         ("the_order_of_columns_does_not_matter",),
         lambda case: option(case, "symmetrize") is False,
-        "With symmetrize=False, a coupling is estimated by the regression of its first predictor.",
+        "With symmetrize=False, the coupling of a pair is estimated by the regression of its first "
+        "predictor on its second one.",
     ),
     Exempt(
-        ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
+        ("the_kind_of_data_source_does_not_matter", "the_order_of_groups_does_not_matter"),
         lambda case: (
             case.s.source == "dict" and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
         ),
-        "In a dict of lists, no categories are declared.",
+        "A dict of lists cannot declare categories or their order.",
     ),
     Exempt(
-        ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
+        ("the_kind_of_data_source_does_not_matter", "the_order_of_groups_does_not_matter"),
         lambda case: (
             case.s.source in ("polars", "lazyframe")
             and "category" in (*case.s.kinds, case.s.group_kind)
         ),
-        "A polars Categorical is a storage format that does not declare levels; an Enum does.",
+        "A polars Categorical does not declare levels, whereas an Enum does.",
     ),
     Exempt(
-        ("any_source_equals_memory", "the_order_of_groups_does_not_matter"),
+        ("the_kind_of_data_source_does_not_matter", "the_order_of_groups_does_not_matter"),
         lambda case: (
             case.s.source == "duckdb"
             and {"category", "ordered"} & {*case.s.kinds, case.s.group_kind}
         ),
-        "DuckDB reads categories in Parquet files as text; its own enumerations keep their order.",
+        "DuckDB reads categories in Parquet files as text. Its own enumerations keep their order.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),
@@ -236,8 +238,8 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         ("the_order_of_levels_does_not_matter",),
         lambda case: case.s.family == "bbl" and lacks_inner_terms(case),
-        "Without its lower-order terms, an interaction (a:b:c without a:b) depends on the "
-        "reference levels, as in R.",
+        "If a formula has an interaction without its lower-order terms (a:b:c without a:b), the "
+        "model depends on the reference levels, as in R.",
     ),
     Exempt(
         EQUAL,
@@ -247,7 +249,7 @@ EXCEPTIONS: list[Exempt] = [
         "first term only.",
     ),
     Exempt(
-        ("explanations_add_up",),
+        ("explanations_add_up_to_the_prediction",),
         lambda case: case.s.family == "network" and not option(case, "smooth", 0.0),
         "Without prior counts, rows that are impossible in all groups of a network are predicted "
         "with equal probabilities, which are not the sum of its terms; rows that are impossible "
@@ -278,7 +280,7 @@ EXCEPTIONS: list[Exempt] = [
         "the first in the formula.",
     ),
     Exempt(
-        ("a_sampling_design_has_the_estimates_of_its_weights",),
+        ("a_sampling_design_does_not_change_estimates",),
         lambda case: (
             case.s.weights != "none"
             and bool(option(case, "prior_count", 1.0 if case.s.method == "naive" else 0.0))
@@ -287,13 +289,13 @@ EXCEPTIONS: list[Exempt] = [
         "to the sum of the weights if these are counts.",
     ),
     Exempt(
-        ("a_sampling_design_has_the_estimates_of_its_weights",),
+        ("a_sampling_design_does_not_change_estimates",),
         lambda case: (
             case.s.weights != "none" and "pseudo" in case.s.method and constant_within_a_group(case)
         ),
-        "If a predictor is constant within a group, the observation that pseudo-likelihood adds "
-        "is relative to the effective number of rows under a sampling design, and to the sum of "
-        "the weights if these are counts.",
+        "If a predictor is constant within a group, pseudo-likelihood adds an observation. Its "
+        "weight is relative to the effective number of rows under a sampling design, and to the "
+        "sum of the weights if these are counts.",
     ),
     Exempt(
         EQUAL,

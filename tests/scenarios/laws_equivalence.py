@@ -41,7 +41,7 @@ def has_counts(case: Case) -> bool:
 
 
 @law(has_counts, cost=8)
-def a_weight_is_a_repeated_row(case: Case) -> None:
+def weights_are_equivalent_to_repeated_rows(case: Case) -> None:
     """Integer weights give the same fit as repeated rows."""
     table = case.table
     repeated = dataclasses.replace(
@@ -177,7 +177,7 @@ def the_order_of_levels_does_not_matter(case: Case) -> None:
 
 
 @law(lambda case: case.s.source != "pandas", cost=6)
-def any_source_equals_memory(case: Case) -> None:
+def the_kind_of_data_source_does_not_matter(case: Case) -> None:
     """Every kind of data gives the same model as a pandas data frame with the same rows."""
     other = case.refit(source="pandas")
     labels = [dataclasses.replace(fit.labels, centers=()) for fit in (case.fit, other)]

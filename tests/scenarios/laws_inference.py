@@ -132,7 +132,7 @@ def may_have_a_design(case: Case) -> bool:
 
 
 @law(may_have_a_design, cost=60)
-def a_sampling_design_has_the_estimates_of_its_weights(case: Case) -> None:
+def a_sampling_design_does_not_change_estimates(case: Case) -> None:
     """A sampling design does not change estimates; its p-values and intervals agree; it is saved
     with the model.
     """

@@ -259,7 +259,7 @@ def explains(case: Case) -> bool:
 
 
 @law(explains)
-def explanations_add_up(case: Case) -> None:
+def explanations_add_up_to_the_prediction(case: Case) -> None:
     """The parts of an explanation add up to the log-odds of predict()."""
     groups = list(case.fit.labels.groups)
     one, other = pair(case)

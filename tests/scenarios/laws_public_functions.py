@@ -21,7 +21,7 @@ ANOTHER_LAW = {  # functions that scenarios and other laws call
     "bnc": "a family of scenarios",
     "shooter": "a family of scenarios",
     "load": "a_loaded_model_answers_alike",
-    "survey": "a_sampling_design_has_the_estimates_of_its_weights",
+    "survey": "a_sampling_design_does_not_change_estimates",
     "fetch": "it needs the network",
     "readFasta": "it reads sequences, which are no table",
     "plot_comparison": "it draws two sets of parameters",

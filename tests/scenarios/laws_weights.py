@@ -127,7 +127,7 @@ def the_scale_of_weights_does_not_matter(case: Case) -> None:
 
 
 @law(lambda case: has_no_counts(case) and case.s.family == "bbl" and case.in_memory, cost=30)
-def the_scale_of_weights_does_not_matter_to_validation(case: Case) -> None:
+def the_scale_of_weights_does_not_matter_for_validation(case: Case) -> None:
     """Cross-validation does not depend on the scale of real-valued or sampling weights."""
     factor, other = rescaled(case)
     found = []

@@ -72,7 +72,7 @@ def section() -> str:
     lines += [
         f"| Following the advice in an error message works. | {advice:,} |",
         "",
-        "Exceptions:",
+        "There are exceptions to these laws. The laws concerned are in parentheses:",
         "",
     ]
     for each in EXCEPTIONS:

@@ -1,4 +1,4 @@
-"""Mean field: couplings from the inverse of a regularised predictor covariance (section 2.3)."""
+"""Mean field: couplings from the inverse of the regularised predictor covariance (section 2.3)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,13 @@ class MeanField(Engine):
         Weight of the sample covariance; ``tr(C)/D`` times the identity matrix has weight 1 - eps
         (eq. 21). With 0, the fit is naive Bayes.
     prior_count : float, default 1.0
-        Pseudocount in eqs. (20)-(23), spread evenly over levels and pairs of levels.
+        Pseudocount in eqs. (20)-(23), which is spread evenly over levels and pairs of levels.
     gauge : {"reference", "zero-sum"}, default "reference"
-        Coordinates for shrinking the covariance towards a multiple of the identity: indicators
-        of non-reference levels, as in eq. (21), or orthonormal contrasts of all levels. With
-        "zero-sum", probabilities do not depend on the choice of reference levels, and eq. (31) uses
-        the zero-sum gauge. The two are equivalent if all predictors have two levels.
+        Coordinates in which the covariance is shrunk towards a multiple of the identity: indicators
+        of non-reference levels ("reference"), as in eq. (21), or orthonormal contrasts of all
+        levels ("zero-sum"). With "zero-sum", probabilities do not depend on the choice of reference
+        levels, and eq. (31) uses the zero-sum gauge. The two are equivalent if all predictors have
+        two levels.
 
     Raises
     ------
@@ -86,11 +87,11 @@ class MeanField(Engine):
 
     @property
     def zero_sum(self) -> bool:
-        """Whether the covariance is shrunk in contrasts of all levels."""
+        """Whether the covariance is shrunk in the coordinates of contrasts of all levels."""
         return self.gauge != GAUGES[0]  # "reference"
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of the matrices (D, D) that are in memory at once."""
+        """Return the memory, in bytes, of the matrices (D, D) that are stored simultaneously."""
         # 4 with the Cholesky factor of a single setting, 8 with an eigendecomposition, 0 without
         # couplings
         return 8.0 * layout.D**2 * (4 if settings == 1 else 8) if layout.order > 1 else 0.0
@@ -105,7 +106,7 @@ class MeanField(Engine):
         and 0 within predictors, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f'
         J f / 2`` (eq. 32), summed over predictors.
 
-        `workers` is part of every engine's signature and is unused here.
+        `workers` is not used here, but is part of the signature of all engines.
         """
         grid = [self.eps] if values is None else [float(v) for v in values]
         shares = frequencies(sample, layout, self.prior_count)
@@ -175,7 +176,7 @@ def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
     """Return the fit with parameters `theta` (size,).
 
     The fit's `lkh` is the mean log-likelihood of the complete rows, computed with ln Z = `log_z`. A
-    note without a level (-1) means that the covariance is singular, so the fit has not converged.
+    note without a level (-1) means that the covariance is singular. The fit has then not converged.
     `counts` (size,) is the result of `parameter_counts` if all rows are complete.
     """
     # weight of the complete rows, and sum of their energies
@@ -196,10 +197,10 @@ def covariance(
 ) -> np.ndarray:
     """Return the covariance (D, D) of the non-reference levels, including the prior count (eq. 20).
 
-    `counts` (D, D) contains the weight of the rows that have both levels of a pair; the array is
-    overwritten by the covariance. `level_shares` (D,) contains the frequencies of the levels. With
-    missing values, the covariance of two predictors and the means in it are computed from the rows
-    where both are observed; means over other rows would add noise.
+    `counts` (D, D) contains the weight of the rows that have both levels of a pair. This array is
+    overwritten with the covariance. `level_shares` (D,) contains the frequencies of the levels.
+    With missing values, the covariance of two predictors, including the means in its formula, is
+    computed from the rows where both are observed, because means over other rows would add noise.
     """
     C = counts
     even_shares = np.repeat(1.0 / layout.n_levels, layout.n_levels - 1)
@@ -235,12 +236,13 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     """Yield ``(eps C + (1 - eps) tr(C)/D I)^-1`` (eq. 21) for each eps, and whether it is singular.
 
     With missing values, the elements of C (D, D) are based on different rows, so C may have
-    negative eigenvalues. `clip` sets these to zero, which gives the nearest positive semidefinite
-    matrix in the Frobenius norm; it is at least as close to the true covariance as C.
+    negative eigenvalues. With `clip`, these are set to zero. The result is the nearest positive
+    semidefinite matrix in the Frobenius norm, which is at least as close to the true covariance as
+    C.
 
-    A single eps without `clip` uses a Cholesky factorisation. Several eps share an
-    eigendecomposition, which is also the fallback if the Cholesky factorisation fails or the matrix
-    is nearly singular.
+    A single eps without `clip` uses a Cholesky factorisation. Several values of eps use the same
+    eigendecomposition. An eigendecomposition is also used if the Cholesky factorisation fails or
+    the matrix is nearly singular.
     """
     from scipy.linalg import LinAlgError, eigh, lapack
 

@@ -25,7 +25,7 @@ class NaiveBayes(Engine):
     Parameters
     ----------
     prior_count : float, default 1.0
-        Pseudocount spread evenly over the levels of each predictor.
+        Pseudocount, which is spread evenly over the levels of each predictor.
 
     Raises
     ------
@@ -89,9 +89,10 @@ class NaiveBayes(Engine):
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Return the log odds of all rows: the fields `theta` without the prior count.
+        """Return the log odds in all rows, i.e. the fields `theta` without the prior count.
 
-        The counts of all rows are recovered from `theta`, the prior count and the total weight.
+        The level counts are recovered from `theta`, the prior count and the total weight of the
+        rows.
         """
         unsmoothed = np.empty(layout.D)
         for start, L in zip(layout.start[:-1], layout.n_levels, strict=True):
@@ -106,7 +107,7 @@ class NaiveBayes(Engine):
     def path(self, sample, layout, values=None, workers=1):
         """Fit one group at each prior count in `values`.
 
-        `workers` is part of every engine's signature and is unused here.
+        `workers` is not used here, but is part of the signature of all engines.
         """
         grid = [self.prior_count] if values is None else values
         counts = level_counts(sample, layout.n_levels)

@@ -75,7 +75,7 @@ class HeldOut:
     Parameters
     ----------
     sample : Sample
-        All training and validation rows, of which n are distinct.
+        All training and validation rows, including n distinct rows.
     layout : Layout
     K : int
         Number of groups.

@@ -91,9 +91,7 @@ class Likelihood(Objective):
         self.observed = shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p) of groups after the first, given the free
-        coefficients.
-        """
+        """Return the coefficients (k - 1, p) of groups after the first, given the free ones."""
         out = np.zeros(self.free.shape)
         out[self.free] = theta
         return out

@@ -1,4 +1,4 @@
-"""Engine `MaximumLikelihood`: the exact maximum of the likelihood of a log-linear model."""
+"""Engine `MaximumLikelihood`: exact maximum likelihood for log-linear models."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ NOT_CONVERGED = "the likelihood was not maximised"
 class MaximumLikelihood(Engine):
     """Fit log-linear models with terms of any order by exact maximum likelihood.
 
-    The fit uses a closed form if the model is decomposable, Newton's method on a table of up to
-    65,536 states, and otherwise L-BFGS with exact gradients from a junction tree.
+    Decomposable models are fitted in closed form, models with up to 65,536 states by Newton's
+    method on a table of all states, and other models by L-BFGS with exact gradients from a junction
+    tree.
 
     Parameters
     ----------
@@ -65,16 +66,16 @@ class MaximumLikelihood(Engine):
     lambdah : float, default 0.0
         L2 penalty on fields.
     prior_count : float, default 0.0
-        Number of additional rows, spread evenly over all possible states. Without couplings
-        and structural zeros, this is naive Bayes with the same `prior_count`.
+        Number of additional rows, spread evenly over all possible states. Without couplings and
+        structural zeros, the fit is the same as naive Bayes with this `prior_count`.
     tolerance : float, default 1e-10
-        Norm of the gradient of the mean log-likelihood at which the iteration ends.
+        Norm of the gradient of the mean log-likelihood at which the iteration stops.
     itmax : int, default 200
         Maximum number of Newton steps. L-BFGS may take ten times as many.
     ordered : {"nominal", "linear"}, default "nominal"
-        Couplings of ordered predictors with three or more levels. With ``"linear"``, they are
-        linear in the level scores (linear by linear association, or row effects for an ordered and
-        a nominal predictor), as in `PseudoLikelihood`.
+        Couplings of ordered predictors with three or more levels. With ``"linear"``, couplings are
+        linear in the level scores, as in `PseudoLikelihood`: linear by linear association for two
+        ordered predictors, or row effects for an ordered and a nominal predictor.
     level_scores : dict of list, optional
         Scores of the levels of some predictors for ``ordered="linear"``, as in `PseudoLikelihood`.
 
@@ -86,12 +87,12 @@ class MaximumLikelihood(Engine):
     Notes
     -----
     If cells are empty, the likelihood may increase indefinitely along some combinations of
-    parameters, even if no margin is zero. These parameters are found by a linear programme (if the
-    number of states times parameters is at most 2 million; otherwise, from zero margins of terms)
-    and reported as not estimable. The fit then returns the limit, where some states have
+    parameters, even if no margin is zero. These parameters are reported as not estimable. They are
+    found by a linear programme if the number of states times parameters is at most 2 million, and
+    otherwise from zero margins of terms. The fit then returns the limit, where some states have
     probability zero, and the degrees of freedom refer to the remaining states and parameters
     (Fienberg & Rinaldo 2012, Annals of Statistics 40). Missing values are marginalised on a table
-    of all states, as in the EM algorithm; this is valid if they are missing at random.
+    of all states, as in the EM algorithm, which is valid if they are missing at random.
 
     Examples
     --------
@@ -153,7 +154,7 @@ class MaximumLikelihood(Engine):
         return layout_scores(design, self.ordered, self.level_scores)
 
     def layout(self, sample: Rows, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an error if exact sums are too large to compute."""
+        """Return the layout unchanged, or raise an error if exact sums would be too large."""
         check_orders(self.lambda_, layout)
         check_linear(self.ordered, layout)
         if layout.support is not None:
@@ -180,10 +181,10 @@ class MaximumLikelihood(Engine):
         return layout
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of the tables and of any Fisher information.
+        """Return the memory, in bytes, of the tables and of the Fisher information if it is used.
 
-        The Fisher information is needed for Newton's method. The number of rows `n` and the number
-        of penalties `settings` have no effect.
+        The Fisher information is required for Newton's method. The numbers of rows `n` and of
+        penalties `settings` have no effect.
         """
         needed = 0.0
         for component in components(layout):
@@ -196,7 +197,7 @@ class MaximumLikelihood(Engine):
         return needed
 
     def penalty(self, layout: Layout, lambda_: float | tuple[float, ...]) -> Penalty:
-        """Return each parameter's penalty and the prior count, given `lambda_`."""
+        """Return the penalty of each parameter and the prior count, given `lambda_`."""
         ridge = np.full(layout.size, self.lambdah)
         n_orders = len(layout.terms)  # one array of terms for each order from 2 on
         # strict=False, below: a penalty for pairs may be given even if the model has no terms
@@ -215,10 +216,10 @@ class MaximumLikelihood(Engine):
         workers: int = 1,
         start: np.ndarray | None = None,
     ):
-        """Return a list of fits of one group at each penalty in `values` (None: at `lambda_`).
+        """Fit one group at each penalty in `values`, or at `lambda_` if `values` is None.
 
-        The iteration begins at the parameters `start` (layout.size,) if given. `workers` is part of
-        every engine's signature and is unused here.
+        The iteration starts at the parameters `start` (layout.size,) if they are given. `workers`
+        is not used here, but is part of the signature of all engines.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         solver = Solver(layout, self.tolerance, self.itmax)
@@ -232,9 +233,9 @@ class MaximumLikelihood(Engine):
     ) -> EngineFit:
         """Return the fit, with notes on absent levels and convergence.
 
-        ``solution.determined`` marks the parameters with a finite and unique maximum, and
-        ``solution.basis`` marks as many parameters as the fit has degrees of freedom; both are
-        masks (size,). `ridge` (size,) contains the penalties.
+        ``solution.determined`` (size,) is a mask of the parameters with a finite and unique
+        maximum. ``solution.basis`` (size,) is a mask with as many parameters as the fit has degrees
+        of freedom. `ridge` (size,) contains the penalties.
         """
         notes: tuple[Note, ...] = ()
         # parameters of levels without rows, which are reported in notes
@@ -289,7 +290,7 @@ class MaximumLikelihood(Engine):
     def influence(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> tuple[LikelihoodInfluence, Sample]:
-        """Fit a group again; return the influence of rows on the estimate and the rows."""
+        """Refit a group, and return the influence of rows on the estimate and the rows."""
         return self._influence(sample, layout, None), sample
 
     def _influence(
@@ -303,11 +304,11 @@ class MaximumLikelihood(Engine):
     def unpenalised(
         self, rows: Sample, layout: Layout, start: np.ndarray, sites: np.ndarray
     ) -> Unpenalised:
-        """Fit the rows of a group without a penalty, all predictors together.
+        """Fit all parameters of a group jointly, without a penalty.
 
-        The iteration begins at `start` (layout.size,). The influence has attributes `theta`, the
-        estimate, and `determined`, a mask of identified parameters. `sites` is unused, because
-        predictors are not regressed on each other.
+        The iteration starts at `start` (layout.size,). The result has the attributes `theta`, which
+        is the estimate, and `determined`, which is a mask of the identified parameters. `sites` is
+        not used, because predictors are not regressed on each other.
         """
         influence = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)._influence(
             rows, layout, start
@@ -317,9 +318,10 @@ class MaximumLikelihood(Engine):
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[LikelihoodInfluence, Sample]:
-        """Return the influence of rows on `theta`, estimated from all rows, and the sample `rows`.
+        """Return the influence of rows on the estimate `theta`, and the sample `rows`.
 
-        The sample only determines which parameters are identified.
+        `theta` was estimated from all rows. The sample only determines which parameters are
+        identified.
         """
         return self._influence_of_sample(rows, layout, theta), rows
 

@@ -1,4 +1,4 @@
-"""Existence of the maximum likelihood estimate: the facial set and the finite parameters."""
+"""Existence of the maximum likelihood estimate, the facial set, and the finite parameters."""
 
 # The likelihood of a log-linear model has a finite maximum if and only if the observed moments are
 # in the relative interior of the polytope of all moments. Otherwise they are on a face of it, and
@@ -46,10 +46,10 @@ class Face(NamedTuple):
     Attributes
     ----------
     support : ndarray of bool, shape (n,), or None
-        The facial set; None if it contains all states that can occur.
+        The facial set; None if it contains all possible states.
     direction : ndarray, shape (size,)
-        A direction of recession, along which the energy of states off the face decreases by at
-        least 1; zero if all states are on the face.
+        A direction of recession that decreases the energy of all states off the face by at least 1;
+        zero if all states are on the face.
     """
 
     support: np.ndarray | None
@@ -59,19 +59,19 @@ class Face(NamedTuple):
 def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
     """Return the facial set for the observed counts (n,) of all states.
 
-    It is found by one linear programme, which maximises the sum of ``z(x)`` over the empty states
+    It is found by a linear programme, which maximises the sum of ``z(x)`` over the empty states
     subject to ``0 <= z <= 1`` and ``c + T(x) d + z(x) <= 0``, with ``c + T(x) d = 0`` in the
     observed states, where c is a constant. Sums of directions of recession are also directions of
-    recession, so a single direction lowers the energy of all states for which this is possible, and
-    a multiple of it lowers each by at least 1, the upper bound of z. At the optimum, each z is
-    therefore 0 or 1.
+    recession. Therefore, a single direction decreases the energy of all states whose energy can be
+    decreased. A multiple of this direction decreases each energy by at least 1, the upper bound of
+    z. At the optimum, each z is therefore 0 or 1.
 
     Parameters
     ----------
     table : StateTable
     counts : ndarray, shape (n,)
     free : ndarray of bool, shape (size,)
-        Parameters that may be infinite: those without a penalty.
+        Parameters that may be infinite because they have no penalty.
     """
     size = table.size
     empty = np.flatnonzero(
@@ -97,11 +97,12 @@ def facial_set(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
 
 
 def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find a direction d along which as many empty cells as possible lose their probability.
+    """Find a direction d along which the probability of as many empty cells as possible vanishes.
 
     The linear programme maximises the sum of z over the empty cells subject to ``0 <= z <= 1``,
     ``on_empty d + z <= 0`` and ``on_observed d = 0``, as described in `facial_set`. `width` is the
-    number of columns of the indicators, including a constant. Returns None if the solver fails.
+    number of columns of the indicators, including a constant. The result is None if the solver
+    fails.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
     Returns
     -------
     is_off_face : ndarray of bool, shape (n_empty,)
-        Which empty cells lose their probability.
+        Empty cells with vanishing probability.
     direction : ndarray, shape (width,)
     """
     from scipy import sparse
@@ -137,17 +138,18 @@ def recede(on_observed, on_empty) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _indicators(table: StateTable, free: np.ndarray):
-    """Return a sparse matrix (n, 1 + f): a constant and the `free` parameters' indicators."""
+    """Return a sparse matrix (n, 1 + f) of a constant and the indicators of `free` parameters."""
     from scipy import sparse
 
     return sparse.csr_matrix(np.column_stack([np.ones(table.n), table.indicators()[:, free]]))
 
 
 def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Face:
-    """Return the face without the states that have a never-observed combination of a term's levels.
+    """Return the face without states that have a level combination with a zero margin.
 
-    `counts` (n,) contains the counts of all states. A zero margin is used only if all its
-    parameters are `free` and the combination is possible.
+    `counts` (n,) contains the counts of all states. The margins are those of the model's terms. A
+    zero margin is only used if all of its parameters are `free` and the level combination is
+    possible.
     """
     layout = table.layout
     possible = (
@@ -179,8 +181,8 @@ def zero_margins(table: StateTable, counts: np.ndarray, free: np.ndarray) -> Fac
 def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.ndarray | None:
     """Return a direction (size,) that decreases the energy of a margin's empty cells by 1.
 
-    The energy of the other cells does not change, up to a constant. Returns None if no cell is
-    empty, or if a sub-term that the direction needs is not in the model.
+    Up to a constant, the energy of the other cells does not change. The result is None if no cell
+    is empty, or if the model lacks a sub-term that would be required for this direction.
 
     Parameters
     ----------
@@ -188,7 +190,7 @@ def step_down(layout: Layout, scope: tuple[int, ...], empty: np.ndarray) -> np.n
     scope : tuple of int
         Predictors of the margin.
     empty : ndarray of bool, shape (L_i, L_j, ...)
-        Which cells of the margin are empty.
+        Mask of the empty cells of the margin.
     """
     if not empty.any():
         return None
@@ -200,10 +202,11 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: float) ->
     """Return whether the values at a point near a maximum prove that a finite maximum exists.
 
     A sufficient condition is that ``2 R |gradient|`` is less than the smallest eigenvalue of the
-    information, where R is the largest norm of the indicators of a state, at most the square root
-    of the number of terms and predictors (Bach 2010, Electronic Journal of Statistics 4,
+    information. R is the largest norm of the indicators of a state, which is at most the square
+    root of the number of terms and predictors (Bach 2010, Electronic Journal of Statistics 4,
     proposition 2). If the maximum is at infinity, the gradient and the smallest eigenvalue decrease
-    together, so no point passes the test. If a point passes, a search for a face is unnecessary.
+    together, so the condition does not hold at any point. If the condition holds, a search for a
+    face is unnecessary.
 
     Parameters
     ----------
@@ -212,7 +215,7 @@ def is_certain(information: np.ndarray, gradient: np.ndarray, n_terms: float) ->
     gradient : ndarray, shape (size,)
         Gradient with respect to these parameters.
     n_terms : float
-        Number of predictors and terms, or another bound of the square of R.
+        Number of predictors and terms, or another upper bound on the square of R.
     """
     from scipy.linalg import lapack
 
@@ -230,10 +233,10 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns
     -------
     basis : ndarray of bool, shape (size,)
-        Parameters with linearly independent indicators, as many as the rank, including all
-        determined parameters.
+        Parameters with linearly independent indicators, which include all determined parameters.
+        Their number is the rank.
     determined : ndarray of bool, shape (size,)
-        Parameters that do not occur in any combination of parameters without information.
+        Parameters that are not part of any combination of parameters without information.
     """
     diagonal = information.diagonal()
     is_informed = diagonal > ZERO_EIGENVALUE
@@ -261,7 +264,7 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
-    """Return a mask (size,) of parameters that have an absent level or reference level.
+    """Return a mask (size,) of parameters with a level or reference level that does not occur.
 
     `counts` contains the weights (L_i,) of each predictor's levels.
     """
@@ -277,10 +280,10 @@ def holds_absent_level(layout: Layout, counts: list[np.ndarray]) -> np.ndarray:
 
 
 def first_parameters(layout: Layout, chosen: np.ndarray) -> tuple[tuple[int, ...], ...]:
-    """Return each predictor's first `chosen` parameter, in the form of `EngineFit.unbounded`.
+    """Return the first `chosen` parameter of each predictor, in the form of `EngineFit.unbounded`.
 
-    This is a tuple of the predictor and the code of its level, followed by the same for the
-    parameter's other predictors, unless it is a field. `chosen` (size,) is a mask of parameters.
+    A parameter is a tuple of the predictor and the code of its level. For couplings, the other
+    predictors and their levels follow. `chosen` (size,) is a mask of parameters.
     """
     first: dict[int, tuple[int, ...]] = {}
     for scope in layout.scopes:

@@ -1,4 +1,4 @@
-"""The likelihood of rows with missing values, which are marginalised."""
+"""The likelihood of rows with missing values, where missing values are marginalised."""
 
 # This is valid if values are missing at random: whether a value is missing may depend on the
 # observed values of its row (Little & Rubin 2019, section 6.2). The gradient is the one of the EM
@@ -30,7 +30,7 @@ NEGLIGIBLE = 1e-8
 
 
 class Pattern(NamedTuple):
-    """The rows of a sample that have the same predictors missing.
+    """The rows of a sample that have missing values in the same predictors.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class Pattern(NamedTuple):
 def missing_patterns(table: StateTable, component: Component, rows: Rows) -> list[Pattern]:
     """Return the patterns of missing values in a component's columns, with their rows.
 
-    Rows without a value in any of these columns are omitted.
+    Rows are omitted if all of these columns are missing.
     """
     counts: dict[tuple[bool, ...], np.ndarray] = {}
     for chunk in map(component.columns, rows.chunks(ROWS)):
@@ -103,8 +103,8 @@ class IncompleteLikelihood(Objective):
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     margins : list of ndarray
-        Probabilities, at `theta`, of the observed values in each pattern; shape of the pattern's
-        counts.
+        Probabilities at `theta` of the observed values in each pattern, with the shape of the
+        pattern's counts.
     mu : ndarray, shape (size,)
         Moments at `theta`, after a call to `gradient`.
     support : ndarray of bool, shape (n,), or None
@@ -147,9 +147,9 @@ class IncompleteLikelihood(Objective):
         )
 
     def evenly_spread_counts(self) -> np.ndarray:
-        """Return the counts (n,) of all states, spreading each row evenly over compatible states.
+        """Return the counts (n,) of states after spreading each row evenly over compatible states.
 
-        Impossible states also receive counts; the result serves only as a starting point.
+        Impossible states are not excluded, because the result is only a starting point.
         """
         counts = self.complete.reshape(self.table.shape)
         for pattern in self.patterns:
@@ -189,8 +189,8 @@ class IncompleteLikelihood(Objective):
     def counts_without_negligible(self) -> np.ndarray:
         """Return the expected counts (n,), with negligible counts of incomplete rows set to 0.
 
-        If the likelihood increases indefinitely, the iteration stops at a finite point where these
-        states still have a small probability.
+        If the likelihood increases indefinitely, the iteration stops at a finite point at which
+        these states still have a small probability.
         """
         counts = self.expected_counts()
         return np.where(counts > NEGLIGIBLE * self.total, counts, self.complete)
@@ -211,8 +211,9 @@ class IncompleteLikelihood(Objective):
     def curvatures(self) -> list[np.ndarray]:
         """Return the observed and the complete-data information, both including the penalty.
 
-        Both have shape (size, size). The first need not be positive definite; the second determines
-        the step of the EM gradient algorithm (Lange 1995, JRSS B 57).
+        Both have shape (size, size). The observed information may not be positive definite. The
+        complete-data information determines the step of the EM gradient algorithm (Lange 1995, JRSS
+        B 57).
         """
         complete_information = self.table.covariances(self.p, self.mu) + np.diag(self.penalty)
         return [complete_information - self._missing_information(), complete_information]
@@ -226,7 +227,7 @@ class IncompleteLikelihood(Objective):
         """Return the mean covariance (size, size) of the indicators given the observed values.
 
         This is the mean over all rows of ``E[T T' | known] - E[T | known] E[T | known]'``, where T
-        (size,) are the indicators; it is 0 for complete rows.
+        (size,) contains the indicators. The contribution of complete rows is 0.
         """
         out = self.table.indicator_products(self.expected_counts() - self.complete)
         for pattern in self.patterns:
@@ -238,8 +239,8 @@ class IncompleteLikelihood(Objective):
     def _means(self, pattern: Pattern, cells: np.ndarray) -> np.ndarray:
         """Return the conditional means (len(cells), size) of the indicators in the given cells.
 
-        `cells` are positions in the raveled counts of `pattern`; each is a combination of observed
-        levels.
+        `cells` contains positions in the raveled counts of `pattern`. Each cell is a combination of
+        observed levels.
         """
         table = self.table
         # the states of a cell: the state with level 0 of all missing predictors, plus each of the

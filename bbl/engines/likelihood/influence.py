@@ -33,10 +33,11 @@ class LikelihoodInfluence(RowInfluence):
 
     A row changes the estimate by ``s H^-1 (T(x) - mu) / W``, up to a constant that makes all
     changes sum to zero. H is minus the Hessian of the objective per observation, mu contains the
-    moments of the model, W is the total weight of the rows, and s is their proportion of all rows
-    if a prior count adds others. The covariance of the estimate is ``s^2 H^-1 I H^-1 / W``, where I
-    is the Fisher information (the observed information if values are missing); without a penalty
-    this is ``I^-1 / W``. Estimates of different components of the model are independent.
+    moments of the model, and W is the total weight of the rows. If a prior count adds rows, s is
+    the proportion of the observed rows among all rows. The covariance of the estimate is ``s^2 H^-1
+    I H^-1 / W``, where I is the Fisher information (the observed information if values are
+    missing); without a penalty this is ``I^-1 / W``. Estimates of different components of the model
+    are independent.
 
     Parameters
     ----------
@@ -44,9 +45,9 @@ class LikelihoodInfluence(RowInfluence):
         The training rows of the group.
     layout : Layout
     solution : Solution
-        The fit: `theta` (size,), a mask `determined` (size,) of the parameters that are finite and
-        unique at the maximum, and a mask `basis` (size,) of these and some other parameters, whose
-        total number is the degrees of freedom.
+        The fit. `theta` (size,) is the estimate, and `determined` (size,) is a mask of the
+        parameters that are finite and unique at the maximum. The mask `basis` (size,) also includes
+        some other parameters, so that it has as many parameters as there are degrees of freedom.
     penalty : Penalty
         `ridge` (size,) contains the L2 penalties, and `prior_count` is the number of rows spread
         evenly over all states.
@@ -58,8 +59,8 @@ class LikelihoodInfluence(RowInfluence):
     total : float
         Weight W of the rows.
     determined : ndarray of bool, shape (size,)
-        Parameters that are determined by the rows or a penalty; rows have no influence on the
-        others.
+        Parameters that are determined by the rows or by a penalty. Rows have no influence on the
+        other parameters.
     """
 
     def __init__(self, rows: Sample, layout: Layout, solution: Solution, penalty: Penalty):
@@ -89,9 +90,9 @@ class LikelihoodInfluence(RowInfluence):
 
     @property
     def pull(self) -> np.ndarray:
-        """Gradient (size,) of the prior count and the penalty, per observation of the rows.
+        """Gradient (size,) of the prior count and of the penalty, per observation.
 
-        At the optimum, this is minus the gradient of the rows' mean log-likelihood.
+        At the optimum, this is minus the gradient of the mean log-likelihood of the rows.
         """
         out = np.zeros(self.layout.size)
         for part in self._parts:
@@ -109,7 +110,7 @@ class LikelihoodInfluence(RowInfluence):
     def covariance(self, rows: Sample) -> np.ndarray:
         """Return the covariance (layout.size, layout.size) of the estimate; nan if not determined.
 
-        `rows` is part of the signature of `RowInfluence` and is unused here.
+        `rows` is not used here, but is part of the signature of `RowInfluence`.
         """
         out = np.zeros((self.layout.size, self.layout.size))
         for part in self._parts:
@@ -123,11 +124,12 @@ class LikelihoodInfluence(RowInfluence):
         """Return ``(influences, directions)``, for standard errors of combinations of parameters.
 
         A combination, such as the difference between two parameters, may be determined even if its
-        parameters are not. The influences are on the parameters in the basis, with the d others
-        held fixed. `directions` (size, d) has a column for each of these d: the change in all
-        parameters as it increases by 1, along which the likelihood is constant or increases
-        indefinitely. The influences give the standard error of any combination that is constant
-        along all directions.
+        parameters are not. The influences are on the parameters in the basis; the other d
+        parameters are held fixed. `directions` (size, d) has a column for each of the d fixed
+        parameters, which contains the changes in all parameters if the fixed parameter increases by
+        1. Along these directions, the likelihood is constant or increases indefinitely. The
+        influences determine the standard error of any combination that is constant along all
+        directions.
         """
         on_basis = copy(self)
         # `__call__` then keeps all influences, which are 0 outside the basis
@@ -141,7 +143,7 @@ class LikelihoodInfluence(RowInfluence):
     def terms(self, rows: Sample) -> list[np.ndarray]:
         """Return the covariance of each table of fields, followed by each table of couplings.
 
-        `rows` is unused.
+        `rows` is not used.
         """
         # cuts: where each table of parameters begins
         covariance = self.covariance(rows)
@@ -151,7 +153,7 @@ class LikelihoodInfluence(RowInfluence):
     def __call__(self, rows: Sample) -> np.ndarray:
         """Return the influences (n, size) of rows, multiplied by `total`.
 
-        Influences are zero for parameters that are not determined.
+        The influence on parameters that are not determined is zero.
         """
         out = np.empty((rows.n, self.layout.size))
         for part in self._parts:
@@ -178,23 +180,24 @@ class _Part:
     Attributes
     ----------
     total : float
-        Weight of the rows; rows without any observed value are not counted.
+        Weight of the rows, without rows that have no observed value.
     uninformed : ndarray of bool, shape (size,)
         Parameters of the solution's basis without information in H, which have no influence.
     mu : ndarray, shape (size,)
         Moments of the model.
     share : float
-        Proportion s of the rows among all rows if a prior count adds others.
+        Proportion s of the observed rows among all rows, including the rows that a prior count
+        adds.
     inverse : ndarray, shape (size, size)
         Inverse of H for the other parameters in the basis.
     flat_directions : ndarray, shape (size, size)
-        Column k is the change in all parameters as parameter k, outside the basis, increases by 1;
-        0 for k in the basis.
+        If parameter k is outside the basis, column k contains the changes in all parameters if
+        parameter k increases by 1. Columns of parameters in the basis are 0.
     covariance : ndarray, shape (size, size)
         Covariance of the estimate.
     pull : ndarray, shape (size,)
-        Gradient of the prior count and the penalty, ``(1 - s) (moments of even rows - mu) - ridge
-        theta``, which makes the influences sum to zero.
+        Gradient of the prior count and the penalty, which makes the influences sum to zero: ``(1 -
+        s) (moments of even rows - mu) - ridge theta``.
     """
 
     def __init__(
@@ -290,9 +293,9 @@ def _even_moments(layout: Layout) -> np.ndarray:
 
 
 def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
-    """Return the inverse (size, size) of H restricted to the mask `basis`; zero elsewhere.
+    """Return the inverse (size, size) of H on the parameters in `basis`, with zeros elsewhere.
 
-    Entries of determined parameters are the same for every basis.
+    The entries of determined parameters do not depend on the basis.
     """
     from scipy.linalg import lapack, pinvh
 
@@ -313,7 +316,7 @@ def inverse_on_basis(H: np.ndarray, basis: np.ndarray) -> np.ndarray:
 
 
 def row_indicators(layout: Layout, codes: np.ndarray) -> np.ndarray:
-    """Return the indicators (n, size) of all parameters in rows of codes (n, m)."""
+    """Return the indicators (n, size) of all parameters in rows with the given codes (n, m)."""
     # term_columns (order, size): the columns in one_hot (n, D) of each parameter's levels; -1, here
     # the column of ones, if a term has fewer predictors than the highest order
     X = np.column_stack([one_hot(codes, layout), np.ones(len(codes))])

@@ -25,11 +25,14 @@ ZERO_EIGENVALUE = 1e-12
 
 
 class Objective(ABC):
-    """A function of parameters (size,) to maximise; all results are per observation."""
+    """A function of parameters (size,) to be maximised.
+
+    All results are per observation.
+    """
 
     @abstractmethod
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective; the other methods are evaluated at this `theta`."""
+        """Return the objective at `theta`, where the other methods are then evaluated as well."""
 
     @abstractmethod
     def gradient(self) -> np.ndarray:
@@ -39,15 +42,14 @@ class Objective(ABC):
     def curvatures(self) -> list[np.ndarray]:
         """Return minus the Hessian (size, size), followed by positive semidefinite matrices.
 
-        The latter guarantee an ascent direction.
+        The positive semidefinite matrices guarantee an ascent direction.
         """
 
 
 class Maximum(NamedTuple):
     """Result of `maximise`: the point, the objective, its gradient norm, and the number of steps.
 
-    If `itmax` steps were taken, the norm is evaluated before the last step; otherwise, at the
-    point.
+    The norm is evaluated at the point or, after `itmax` steps, before the last step.
     """
 
     theta: np.ndarray
@@ -69,9 +71,9 @@ class StateLikelihood(Objective):
     support : ndarray of bool, shape (n,), or None
         States included in ln Z; None for all possible states.
     basis : ndarray of bool, shape (size,)
-        Parameters that are sufficient to describe these states (see `existence.rank`). The others
-        stay constant, because the information about all parameters would not have a Cholesky
-        factor.
+        Parameters that are sufficient to describe these states (see `existence.rank`). The other
+        parameters remain constant, because the information matrix of all parameters would not have
+        a Cholesky factor.
 
     Attributes
     ----------
@@ -126,13 +128,13 @@ def maximise(
     objective : Objective
     start : ndarray, shape (size,)
     tolerance : float
-        Norm of the gradient at which the iteration ends, after one more step that also makes small
+        Norm of the gradient at which the iteration stops. One more step is then taken to make small
         probabilities accurate.
     itmax : int
         Maximum number of steps.
     aim : float, optional
-        A smaller norm, because some states may have frequencies below `tolerance`. Steps continue
-        below `tolerance` until it is reached, as long as each step at least halves the norm.
+        A smaller norm, for states with frequencies below `tolerance`. The iteration continues until
+        this norm is reached, as long as each step at least halves the norm.
     """
     theta = start.copy()
     within_tolerance = False
@@ -169,7 +171,7 @@ def maximise(
 
 
 def _uphill_step(curvatures: list[np.ndarray], gradient: np.ndarray) -> np.ndarray:
-    """Return the Newton step (size,) for the first matrix without negative eigenvalues.
+    """Return the Newton step (size,) for the first matrix that has no negative eigenvalues.
 
     The step is zero for parameters without information and along directions without curvature.
     """

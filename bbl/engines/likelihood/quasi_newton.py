@@ -33,8 +33,8 @@ def minimise(
 ) -> Minimum:
     """Minimise a convex function by L-BFGS (Nocedal & Wright 2006, algorithm 7.5).
 
-    Step lengths are determined only by slopes, because differences between function values near the
-    minimum are dominated by rounding errors.
+    Step lengths are based only on slopes, because rounding errors dominate the differences between
+    function values near the minimum.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def minimise(
     inverse_curvature : ndarray, shape (size,)
         Inverse of an approximate diagonal of the Hessian; must be positive.
     tolerance : float
-        Norm of the gradient at which the iteration ends.
+        Norm of the gradient at which the iteration stops.
     itmax : int
         Maximum number of steps.
     """
@@ -83,9 +83,10 @@ def _step(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a step along `direction` that ends at a small slope, and the gradient there.
 
-    `slope` is the inner product of the gradient and the direction at `theta`. The step is
-    lengthened fourfold while the slope at its end is negative, and then bisected. If no slope is
-    small enough, the longest step with a negative slope is returned, or zero if there is none.
+    `slope` is the inner product of the gradient and the direction at `theta`. The length of the
+    step is quadrupled while the slope at its end is negative, and then bisected. If no slope is
+    small enough, the longest step with a negative slope is returned. Without such a step, the
+    result is zero.
     """
     # low: longest step with a negative slope; high: last step with a positive slope
     low = 0.0

@@ -1,7 +1,7 @@
 """Tables of states and junction trees for models with couplings that are linear in scores.
 
-Both have the same methods as the classes for nominal models, but use the r free parameters of
-`bbl.model.scores.ScoreMap` instead of all parameters: the statistics of couplings are products of
+The classes have the same methods as those for nominal models, but use the r free parameters of
+`bbl.model.scores.ScoreMap` instead of all parameters. The statistics of couplings are products of
 scores instead of indicators.
 """
 
@@ -33,11 +33,11 @@ class ScoredStates(StateTable):
 
     @property
     def margin_scopes(self) -> list[tuple[int, ...]]:
-        """Scopes whose parameters form a full marginal table: fields and nominal terms."""
+        """Scopes with parameters that form a full marginal table, i.e. fields and nominal terms."""
         return [s for s in self.layout.scopes if len(s) == 1 or not is_scored(self.layout, s)]
 
     def of_margin(self, direction: np.ndarray) -> np.ndarray:
-        """Convert a direction (layout.size,) in tables of `margin_scopes` to free parameters."""
+        """Convert a direction (layout.size,) for `margin_scopes` to free parameters."""
         return direction[self.shared.first]
 
     def energies(self, theta: np.ndarray) -> np.ndarray:

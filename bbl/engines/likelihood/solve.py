@@ -75,7 +75,7 @@ class Penalty:
     Attributes
     ----------
     ridge : ndarray, shape (size,)
-        L2 penalties; half the sum of ``ridge theta^2`` is subtracted.
+        L2 penalties. Half the sum of ``ridge theta^2`` is subtracted.
     prior_count : float
         Number of rows spread evenly over all possible states.
     """
@@ -96,8 +96,8 @@ class Solution:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The maximum. If it is only approached in a limit, a point at which each state off the face
-        has a probability below 1e-16.
+        The maximum. If the maximum is only approached in a limit, this is a point at which each
+        state off the face has a probability below 1e-16.
     value : float
         Mean log-likelihood of the rows minus the penalty.
     norm : float
@@ -107,8 +107,8 @@ class Solution:
     determined : ndarray of bool, shape (size,)
         Parameters with a finite and unique value at the maximum.
     basis : ndarray of bool, shape (size,)
-        A subset of the parameters, as many as the degrees of freedom on the states with positive
-        probability; see `rank`.
+        A subset of the parameters. Their number is the degrees of freedom on the states with
+        positive probability; see `rank`.
     """
 
     theta: np.ndarray
@@ -128,7 +128,7 @@ def n_states(layout: Layout) -> float:
 def tree_order(layout: Layout) -> list[int] | None:
     """Return an elimination order of the predictors with at most MAX_CELLS cells in total.
 
-    Returns None if no such order was found.
+    The result is None if no such order was found.
     """
     # if all pairs interact, all predictors are in one clique
     if layout.complete and n_states(layout) > MAX_CELLS:
@@ -141,7 +141,7 @@ def tree_order(layout: Layout) -> list[int] | None:
 
 
 def tree_cells(layout: Layout) -> float:
-    """Return the total number of cells in the junction tree; infinity if there are too many."""
+    """Return the total number of cells in the junction tree, or infinity if there are too many."""
     order = tree_order(layout)
     return np.inf if order is None else _n_cells(layout, order)
 
@@ -162,8 +162,9 @@ def _n_cells(layout: Layout, order: list[int]) -> float:
 def least_width(layout: Layout) -> int:
     """Return a lower bound on the number of predictors in the largest clique of any junction tree.
 
-    The bound is the degeneracy of the interaction graph plus 1: the largest number of remaining
-    partners of a predictor when predictors with the fewest partners are removed one by one.
+    The bound is the degeneracy of the interaction graph plus 1. The degeneracy is computed by
+    removing one predictor after the other, always one with the fewest remaining partners. It is the
+    largest number of partners that a predictor has when it is removed.
     """
     mask = layout.mask.astype(np.intp)
     degree = mask.sum(axis=1)
@@ -178,13 +179,13 @@ def least_width(layout: Layout) -> int:
 
 
 class Solver:
-    """Fits models with one layout by exact likelihood.
+    """Exact maximum likelihood fits of models with the same layout.
 
     Parameters
     ----------
     layout : Layout
     tolerance : float
-        Gradient norm of the mean log-likelihood at which a fit ends.
+        Gradient norm of the mean log-likelihood at which a fit stops.
     itmax : int
         Maximum number of steps of Newton's method. L-BFGS may take ten times as many.
     """
@@ -197,8 +198,8 @@ class Solver:
     def fit(self, rows: Rows, penalty: Penalty, start: np.ndarray | None = None) -> Solution:
         """Fit the rows of one group, one component at a time.
 
-        A component with missing values requires a table of all its states. The iteration begins at
-        `start` (size,); by default, at the fields of independent predictors.
+        A component with missing values requires a table of all of its states. The iteration starts
+        at `start` (size,). By default, it starts at the fields of independent predictors.
         """
         theta = np.zeros(self.layout.size)
         (determined, basis) = np.ones((2, self.layout.size), dtype=bool)
@@ -221,9 +222,9 @@ class Solver:
     def _fit_part(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit a component from `start` (size,), by the first applicable method.
+        """Fit a component from `start` (size,), using the first applicable method.
 
-        `size` is the number of the component's parameters.
+        `size` is the number of parameters of the component.
         """
         shared = tied_parameters(component.layout)
         if shared is None:
@@ -247,8 +248,8 @@ class Solver:
     ) -> Solution:
         """Fit the free parameters of a component.
 
-        With shared parameters, there are fewer of them than parameters; here and in the methods
-        below, `size` is their number.
+        Here and in the methods below, `size` is the number of free parameters, which is smaller
+        than the number of parameters if some of them are shared.
         """
         if rows.in_memory:  # from here on, the rows contain only the component's columns
             rows = component.columns(cast(Sample, rows))
@@ -272,7 +273,7 @@ class Solver:
     def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
         """Fit a decomposable model from the frequencies of its cliques.
 
-        Returns None if a term is not in the model or a cell is empty.
+        The result is None if a term is not in the model, or if a cell is empty.
         """
         if any(
             len(s) > 1 and component.layout.index(*s) < 0
@@ -295,11 +296,12 @@ class Solver:
     def _fit_states(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit on a table of all states by Newton's method or, with many parameters, by L-BFGS.
+        """Fit a component on a table of all states.
 
-        The fit is first restricted to the face given by zero margins. If the result of Newton's
-        method does not prove that this is the correct face, the fit is repeated on the facial set.
-        L-BFGS does not give such a proof, so the first face is kept.
+        The fit uses Newton's method or, with many parameters, L-BFGS. The fit is first restricted
+        to the face determined by zero margins. If the result of Newton's method does not prove that
+        this face is correct, the fit is repeated on the facial set. L-BFGS cannot provide such a
+        proof, so its first face is kept.
         """
         table = _state_table(component.layout)
         counts = _sum_rows(component, rows, "states", table.counts) + table.spread(
@@ -376,7 +378,7 @@ class Solver:
     def _fit_tree(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None
     ) -> Solution:
-        """Fit on a junction tree by L-BFGS."""
+        """Fit a component on a junction tree by L-BFGS."""
         order = tree_order(component.layout)
         assert order is not None  # noqa: S101  # the engine has refused models without one
         shared = tied_parameters(component.layout)
@@ -448,8 +450,8 @@ def _sum_rows(
 ) -> np.ndarray:
     """Return the sum of ``function(columns of the component)`` over all blocks of rows.
 
-    Rows in memory contain only the component's columns. For a file, `pooled` caches the sum under
-    `name`, which identifies `function`.
+    Rows in memory contain only the component's columns. For rows in a file, `pooled` caches the sum
+    under `name`, which identifies `function`.
     """
     if rows.in_memory:
         return function(cast(Sample, rows))
@@ -466,7 +468,7 @@ def _state_table(layout: Layout) -> StateTable:
 def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
     """Return the parameters (size,) of independent predictors with moments `target` (size,).
 
-    Fields come first. Moments below 0.001 are raised to this value.
+    Moments of fields come first. Moments below 0.001 are replaced by 0.001.
     """
     theta = np.zeros(len(target))
     for i in range(layout.m):
@@ -477,10 +479,10 @@ def _independent_start(layout: Layout, target: np.ndarray) -> np.ndarray:
 
 
 def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.ndarray, np.ndarray]:
-    """Return a basis of the parameters identified by the states on a face, and the determined ones.
+    """Return a basis of the parameters identified on a face, and the determined parameters.
 
-    Both are defined as in `rank`. With more than MAX_INFORMATION_SIZE parameters, both contain the
-    parameters that do not change along the direction of recession.
+    Both masks are defined in the same way as in `rank`. With more than MAX_INFORMATION_SIZE
+    parameters, both contain the parameters that do not change along the direction of recession.
     """
     support = table.possible if face.support is None else face.support
     if support is None:
@@ -498,8 +500,8 @@ def _rank_on_face(table: StateTable, face: Face, penalty: Penalty) -> tuple[np.n
 def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
     """Move the maximum along a direction of recession until only states on the face are probable.
 
-    ``face.support`` (n,) marks the states on the face (None: all), and ``face.direction`` (size,)
-    is the direction.
+    ``face.support`` (n,) is a mask of the states on the face, or None if all states are on the
+    face. ``face.direction`` (size,) is the direction.
     """
     if face.support is None:
         return maximum
@@ -519,11 +521,11 @@ def _push_to_face(table: StateTable, maximum: Maximum, face: Face) -> Maximum:
 def _find_tree_face(
     tree: JunctionTree, counts: np.ndarray, free: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Find the face given by the zero margins of terms, and its direction of recession (size,).
+    """Find the face determined by zero margins of terms, and its direction of recession (size,).
 
     The face is an array (n_cells,) with 0 in cells that have positive probability and -inf in the
-    others, or None if all cells have positive probability. `counts` (n_cells,) are the observed
-    counts; `free` (size,) marks parameters without a penalty.
+    others, or None if all cells have positive probability. `counts` (n_cells,) contains the
+    observed counts, and `free` (size,) marks the parameters without a penalty.
     """
     layout = tree.layout
     direction = np.zeros(tree.layout.size)
@@ -551,7 +553,7 @@ def _find_tree_face(
 def _push_on_tree(
     tree: JunctionTree, theta: np.ndarray, direction: np.ndarray, log_support: np.ndarray
 ) -> np.ndarray:
-    """Move `theta` along `direction` until cells outside the support have no probability.
+    """Move `theta` along `direction` until the probability of cells outside the support vanishes.
 
     `log_support` (n_cells,) is -inf in these cells.
     """

@@ -18,7 +18,7 @@ PAIRS_AT_ONCE = 2**22  # pairs of parameters to look up at once
 
 
 class StateTable:
-    """The states of a layout, and positions of the parameters in the table of indicators.
+    """The states of a layout, and the positions of its parameters in the table of indicators.
 
     Parameters
     ----------
@@ -31,9 +31,9 @@ class StateTable:
     size : int
         Number of parameters.
     shape : tuple of int
-        Numbers of levels, which form the shape of a table of all states.
+        Number of levels of each predictor, which is the shape of a table of all states.
     strides : ndarray of intp, shape (m,)
-        Difference in position between states with successive levels of each predictor.
+        For each predictor, the difference in position between states with successive levels.
     cells : ndarray of intp, shape (size,)
         Position of each parameter in the table of indicators.
     possible : ndarray of bool, shape (n,), or None
@@ -69,7 +69,7 @@ class StateTable:
 
     @property
     def margin_scopes(self) -> list[tuple[int, ...]]:
-        """Scopes whose parameters form a full marginal table: all of the layout's scopes."""
+        """Scopes with parameters that form a full marginal table, i.e. all scopes of the layout."""
         return self.layout.scopes
 
     def of_margin(self, direction: np.ndarray) -> np.ndarray:
@@ -79,18 +79,18 @@ class StateTable:
     def energies(self, theta: np.ndarray) -> np.ndarray:
         """Return the energies (n,) of all states for the parameters `theta` (size,).
 
-        A parameter contributes to the state of its cell, and to all states that differ from it only
-        in predictors with level 0 in that cell.
+        A parameter contributes to the state of its cell. It also contributes to all states that
+        differ from this state only in predictors with level 0 in the cell.
         """
         table = np.zeros(self.n)
         table[self.cells] = theta
         return self._spread(table)
 
     def _spread(self, table: np.ndarray) -> np.ndarray:
-        """Add the values (n,) at level 0 to those at all other levels along each axis, in place.
+        """Add values (n,) at level 0 to the values at all other levels along each axis, in place.
 
-        The value of a state is then the sum over all cells that have either the state's level or
-        level 0 of each predictor.
+        The value of a state is then the sum over all cells that have, for each predictor, either
+        the state's level or level 0.
         """
         for L, stride in zip(self.shape, self.strides, strict=True):
             by_level = table.reshape(-1, L, stride)  # a view: the middle axis is the predictor
@@ -98,9 +98,9 @@ class StateTable:
         return table
 
     def indicator_sums(self, values: np.ndarray) -> np.ndarray:
-        """Return, for each cell (n,), the sum of `values` (n,) over states with indicator 1.
+        """Return the sum of `values` (n,) over states with indicator 1, for each cell (n,).
 
-        Level 0 in a cell matches any level of a state, so each axis sums over all levels.
+        Level 0 in a cell matches any level of a state, so each axis is summed over all levels.
         """
         table = values.copy()
         for L, stride in zip(self.shape, self.strides, strict=True):
@@ -130,8 +130,8 @@ class StateTable:
         """Return ``T(x)' matrix T(x)`` (n,) for all states x, where T(x) (size,) are indicators.
 
         `matrix` has shape (size, size). The product of two indicators is the indicator of their
-        joint cell, so if the entries of the matrix are summed by joint cell, the quadratic form is
-        an energy (see `energies`).
+        joint cell. If the entries of the matrix are summed by joint cell, the quadratic form is
+        therefore an energy (see `energies`).
         """
         table = np.zeros(self.n + 1)  # the last element, at n, is for products that are always 0
         size = self.layout.size
@@ -142,7 +142,7 @@ class StateTable:
         return self._spread(table[:-1])
 
     def covariances(self, p: np.ndarray, mu: np.ndarray) -> np.ndarray:
-        """Return the Fisher information: covariances (size, size) of all indicators.
+        """Return the Fisher information, i.e. the covariances (size, size) of all indicators.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class StateTable:
         return self.indicator_products(p) - np.multiply.outer(mu, mu)
 
     def _joint_cells(self, rows: slice) -> np.ndarray:
-        """Return the result of `_find_joint_cells` for `rows`, cached if it is not too large."""
+        """Return `_find_joint_cells` for `rows`, using a cache if the result is not too large."""
         if self.layout.size * self.layout.size <= PAIRS_AT_ONCE:
             return self._all_joint_cells[rows]
         return self._find_joint_cells(rows)
@@ -167,9 +167,9 @@ class StateTable:
     def _find_joint_cells(self, rows: slice) -> np.ndarray:
         """Return the cells (len(rows), size) of products of two indicators.
 
-        The first parameter is one of `rows`; the second can be any parameter. The cell of a product
-        has the levels of both parameters. It is n, which is not a cell, if the product is always 0
-        because the parameters have different levels of the same predictor.
+        The first parameter is one of `rows`, and the second is any parameter. The cell of a product
+        has the levels of both parameters. If the parameters have different levels of the same
+        predictor, their product is always 0, and the result is n, which is not a cell.
         """
         codes = self.codes(self.cells)
         has_predictor = (codes > 0).astype(float)  # the predictors of each parameter
@@ -206,7 +206,7 @@ class StateTable:
         return states[:, None] // self.strides % np.array(self.shape)
 
     def spread(self, total: float) -> np.ndarray:
-        """Return equal counts (n,) for all possible states, with sum `total`."""
+        """Return equal counts (n,) for all possible states, which sum to `total`."""
         if self.possible is None:
             return np.full(self.n, total / self.n)
         return self.possible * (total / self.possible.sum())
@@ -235,5 +235,5 @@ class StateTable:
 
 
 def row_states(table: StateTable, codes: np.ndarray) -> np.ndarray:
-    """Return the positions (len(codes),) of rows of codes in the table of states."""
+    """Return the positions (len(codes),) of encoded rows in the table of states."""
     return codes.astype(np.intp) @ table.strides

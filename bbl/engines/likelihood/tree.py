@@ -1,4 +1,4 @@
-"""ln Z, moments and their covariances for sparse models, by sums over a junction tree."""
+"""ln Z, moments and covariances of sparse models, computed by sums over a junction tree."""
 
 # Predictors are eliminated one after the other by summing over their levels. The *clique* of a
 # predictor consists of itself and of its *separator*: all predictors that share a table with it
@@ -36,12 +36,12 @@ class Component(NamedTuple):
     """A connected component of the interaction graph.
 
     Its predictors interact with each other, directly or indirectly, but not with any other
-    predictors. Predictors with joint structural zeros count as interacting.
+    predictor. Predictors with joint structural zeros are treated as interacting.
 
     Attributes
     ----------
     predictors : ndarray of intp, shape (c,)
-        Positions of these predictors in the whole model, in increasing order.
+        Positions of the c predictors in the whole model, in increasing order.
     layout : Layout
         Layout of these c predictors.
     positions : ndarray of intp, shape (layout.size,)
@@ -53,7 +53,7 @@ class Component(NamedTuple):
     positions: np.ndarray
 
     def columns(self, rows: Sample) -> Sample:
-        """Return the rows with only the codes of these predictors, without a response."""
+        """Return the rows with only the codes of the component's predictors, without a response."""
         missing = None if rows.missing is None else rows.missing[:, self.predictors]
         if missing is not None and not missing.any():
             missing = None
@@ -107,9 +107,9 @@ SMALLEST = np.nextafter(0.0, 1.0)  # smallest positive number, to avoid division
 def perfect_order(layout: Layout) -> list[int] | None:
     """Return an elimination order that adds no edges to the interaction graph, or None.
 
-    Such an order exists if and only if the graph is decomposable (triangulated). The next predictor
-    is always one whose remaining partners all interact with each other; if there are several, one
-    with the fewest partners.
+    Such an order exists if and only if the graph is decomposable (triangulated). Each predictor in
+    the order is one whose remaining partners all interact with each other. If there are several
+    such predictors, one with the fewest partners is next.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     order = []
@@ -147,7 +147,7 @@ class Margins:
     joint : ndarray, shape (n_cells,)
         Probabilities of the cells of each clique.
     conditional : ndarray, shape (n_cells,)
-        Conditional probabilities of a clique's predictor given its separator.
+        Conditional probabilities of the predictor of each clique given its separator.
     """
 
     def __init__(self, log_z: float, joint: np.ndarray, conditional: np.ndarray):
@@ -170,7 +170,7 @@ class JunctionTree:
     step : ndarray of intp, shape (m,)
         Position of each predictor in `order`, which is also the number of its clique.
     cliques : list of m Clique
-        The cliques in the order of elimination, so that a parent comes after its children.
+        The cliques in the order of elimination. A parent comes after its children.
     n_cells : int
         Total number of cells of all cliques.
     starts : ndarray of intp, shape (m,)
@@ -178,8 +178,8 @@ class JunctionTree:
     sizes : ndarray of intp, shape (m,)
         Number of cells of each clique.
     clique_of_term : ndarray of intp, shape (n_scopes,)
-        Index of the clique for each of `layout.scopes`: the clique of the predictor in the scope
-        that is eliminated first.
+        Index of the clique for each of `layout.scopes`. This is the clique of the predictor in the
+        scope that is eliminated first.
     design : CliqueDesign
     """
 
@@ -215,9 +215,9 @@ class JunctionTree:
     def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
         """Return the maximum likelihood parameters (size,), given the `counts` (n_cells,).
 
-        Returns None if a count is zero, or if the model lacks a term for some subset of a clique's
-        predictors. Otherwise, the probability of a row is the product over the cliques of the
-        conditional frequencies of their predictors given the separators.
+        The result is None if a count is zero, or if the model lacks a term for some subset of the
+        predictors in a clique. Otherwise, the probability of a row is the product over the cliques
+        of the conditional frequencies of their predictors given the separators.
         """
         theta = np.zeros(self.layout.size)
         for clique in self.cliques:
@@ -230,7 +230,7 @@ class JunctionTree:
         return theta
 
     def unfilled(self) -> Margins:
-        """Return margins with uninitialised arrays."""
+        """Return `Margins` with uninitialised arrays."""
         return Margins(np.nan, np.empty(self.n_cells), np.empty(self.n_cells))
 
     def margins(
@@ -244,8 +244,8 @@ class JunctionTree:
         log_support : ndarray, shape (n_cells,), optional
             -inf in impossible cells, 0 elsewhere.
         spent : Margins, optional
-            Margins that are no longer needed; their arrays are overwritten, because allocating
-            large arrays would take as long as the sums.
+            Margins that are no longer needed. Their arrays are overwritten, because allocating
+            large arrays would take as long as computing the sums.
         """
         spent = spent or self.unfilled()
         # long steps of an optimiser may give values that are not finite
@@ -258,7 +258,8 @@ class JunctionTree:
     def _margins(self, energies: np.ndarray, joint: np.ndarray) -> Margins:
         """Return the margins, overwriting both arrays (n_cells,).
 
-        `joint` is overwritten by the joint probabilities, and `energies` by the conditional ones.
+        `joint` is overwritten with the joint probabilities, and `energies` with the conditional
+        probabilities.
         """
         # largest energy of each clique, subtracted to prevent overflow in exp
         largest = np.maximum.reduceat(energies, self.starts)
@@ -293,7 +294,7 @@ class JunctionTree:
     def moments_of(self, values: np.ndarray) -> np.ndarray:
         """Return the sum (size,) of `values` (n_cells,) over the cells of each parameter.
 
-        Only cells of the parameter's own clique are summed.
+        Only cells of the clique that contains the parameter are summed.
         """
         return self.design.parameter_sums(values)
 
@@ -304,9 +305,9 @@ class JunctionTree:
     def information(self, margins: Margins) -> np.ndarray:
         """Return the Fisher information (size, size) per observation: the covariance of indicators.
 
-        For each parameter v with indicator T_v, two passes over the tree give ``E[T_v | x_C]`` for
-        the cells x_C of every clique C. These give the mean of the product of T_v with each
-        indicator of the clique.
+        For each parameter v with indicator T_v, ``E[T_v | x_C]`` is computed in two passes over the
+        tree, for the cells x_C of every clique C. The means of the products of T_v with each
+        indicator of the clique follow from these conditional means.
         """
         size = self.layout.size
         # not `moments`, which a tree of other parameters overrides
@@ -322,10 +323,10 @@ class JunctionTree:
         return 0.5 * (out + out.T)  # remove asymmetry due to rounding
 
     def _conditional_means(self, margins: Margins, mu: np.ndarray, columns: slice) -> np.ndarray:
-        """Return the conditional means (n_cells, v) of v indicators, given each clique's cells.
+        """Return the conditional means (n_cells, v) of v indicators, given the cells of cliques.
 
-        The indicators belong to the parameters `columns`. `mu` (size,) are the moments of all
-        parameters.
+        The indicators belong to the parameters in `columns`. `mu` (size,) contains the moments of
+        all parameters.
         """
         indicators = np.eye(self.layout.size)[:, columns]
         means = self.design.energies(indicators, np.empty((self.n_cells, indicators.shape[1])))
@@ -366,7 +367,7 @@ def tree_memory(n_cells: float) -> float:
 
 
 def _columns_at_once(n_cells: float) -> int:
-    """Return the number of parameters whose covariances are computed at once."""
+    """Return the number of parameters whose covariances are computed at the same time."""
     return max(1, min(MAX_COLUMNS, int(CELLS_AT_ONCE // n_cells)))
 
 
@@ -421,7 +422,7 @@ class TreeLikelihood:
     ridge : ndarray, shape (size,)
         L2 penalty of each parameter.
     log_support : ndarray, shape (n_cells,), or None
-        As in `JunctionTree.margins`.
+        See `JunctionTree.margins`.
 
     Attributes
     ----------
@@ -462,7 +463,7 @@ MAX_PART_CELLS = 2**12  # maximum number of cells of a part, unless a single ter
 
 @dataclass(frozen=True)
 class Clique:
-    """A predictor, its separator, and the position of its table in the vector of all tables.
+    """A predictor and its separator, with the position of their table in the vector of all tables.
 
     Attributes
     ----------
@@ -471,12 +472,13 @@ class Clique:
     shape : tuple of int
         Number of levels of each predictor in `scope`.
     cells : slice
-        Position of its raveled table in the vector (n_cells,) of all cliques' tables.
+        Position of the clique's raveled table in the vector (n_cells,) of the tables of all
+        cliques.
     parent : int
         Index of the parent clique; -1 for a root.
     aligned : tuple of int
-        Shape of a separator table, aligned with the axes of the parent: 1 for predictors that are
-        not in the separator.
+        Shape of a separator table that is aligned with the axes of the parent. The length is 1 for
+        predictors that are not in the separator.
     outside : tuple of int
         Axes of the parent whose predictors are not in the separator.
     """
@@ -491,7 +493,7 @@ class Clique:
 
 @dataclass(frozen=True)
 class Part:
-    """A table of some of a clique's predictors, with axes in the same order.
+    """A table of some of the predictors in a clique, with axes in the same order.
 
     Attributes
     ----------
@@ -502,9 +504,10 @@ class Part:
     shape : tuple of int
         Number of levels of each of these predictors.
     cells : slice
-        Position of the part's table in the vector of all parts' tables.
+        Position of the part's table in the vector of the tables of all parts.
     aligned : tuple of int
-        Shape of the part, aligned with the axes of the clique: 1 for predictors not in the part.
+        Shape of the part when it is aligned with the axes of the clique. The length is 1 for
+        predictors that are not in the part.
     outside : tuple of int
         Axes of the clique whose predictors are not in the part.
     """
@@ -525,16 +528,16 @@ class CliqueDesign:
     layout : Layout
     cliques : list of Clique
     clique_of_term : ndarray of int, shape (n_scopes,)
-        Index of the clique assigned to each of `layout.scopes`, including fields; the clique
-        contains all predictors in the scope.
+        Index of the clique that is assigned to each of `layout.scopes`, including fields. The
+        clique contains all predictors in the scope.
 
     Attributes
     ----------
     parts : list of lists of Part
         The parts of each clique.
     has_whole_tables : bool
-        Whether each clique is a single part, so that the vectors of all parts and of all cliques
-        coincide.
+        Whether each clique has a single part. The vectors of all parts and of all cliques are then
+        the same.
     part_design : sparse matrix, shape (cells of all parts, size)
         1 where a parameter contributes to the energy of a cell of a part.
     part_design_transposed : sparse matrix, shape (size, cells of all parts)
@@ -562,7 +565,7 @@ class CliqueDesign:
     def _make_part_design(self, n_part_cells: int):
         """Return `part_design`, which marks the parameters that contribute to each cell.
 
-        A parameter contributes if the cell has its level of each predictor of its term.
+        A parameter contributes if the cell has the parameter's level of each predictor in the term.
         """
         from scipy import sparse
 
@@ -614,7 +617,7 @@ class CliqueDesign:
     def parameter_sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sum (size, ...) of `values` (n_cells, ...) over each parameter's cells.
 
-        As a linear map, this is the transpose of `energies`.
+        This linear map is the transpose of `energies`.
         """
         if self.has_whole_tables:
             return self.part_design_transposed @ values
@@ -634,8 +637,7 @@ def _gather_terms(
     """Return the predictors and the terms of each part of a clique.
 
     `terms` contains the terms assigned to the clique. A small clique has a single part. Otherwise,
-    each term is added to the first part whose table remains small; if there is none, it starts a
-    new part.
+    each term is added to the first part whose table remains small, or else to a new part.
     """
     if clique.cells.stop - clique.cells.start <= MAX_PART_CELLS:
         return [(set(clique.scope), terms)]
@@ -658,7 +660,7 @@ def _make_parts(
 ) -> list[Part]:
     """Return the parts of a clique, given their predictors and terms.
 
-    Their cells begin at `first_cell`.
+    The cells of the parts start at `first_cell`.
     """
     parts = []
     for predictors, terms in gathered:

@@ -1,4 +1,4 @@
-"""Structural zeros in exact likelihood fits: limits on the model, and identified parameters."""
+"""Structural zeros in exact likelihood fits: limits on model size, and identified parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check_zeros", "determined_by_states", "rank_of_states"]
 
 
 def check_zeros(layout: Layout) -> None:
-    """Raise an OptionError if structural zeros join too many states or parameters."""
+    """Raise an OptionError if structural zeros connect too many states or parameters."""
     for sublayout in (component.layout for component in components(layout)):
         n = n_states(sublayout)
         if sublayout.support is not None and (
@@ -56,9 +56,9 @@ def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
 
 
 def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, for each component with structural zeros, the parameters' positions and covariances.
+    """Yield parameter positions and covariances for each component with structural zeros.
 
-    These are the covariances of the indicators when all possible states are equally probable.
+    They are covariances of the indicators if all possible states are equally probable.
     """
     for component in components(layout):
         if component.layout.support is not None:

@@ -1,1 +1,1 @@
-"""Engines for pairwise models without likelihood: probability flow and contrastive divergence."""
+"""Engines for pairwise models that avoid ln Z: probability flow and contrastive divergence."""

@@ -35,7 +35,7 @@ class PairwiseEngine(Engine):
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of `lambda_` that ``"cv"`` tries."""
+        """Values of `lambda_` that ``"cv"`` compares."""
         return self.tuned.grid if self.penalty == "l2" else SPARSE_GRID
 
     @property
@@ -44,7 +44,7 @@ class PairwiseEngine(Engine):
         return self.lambda_ > 0.0 or self.lambdah > 0.0
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout unchanged; raise an OptionError if the penalty does not support it."""
+        """Return the layout unchanged, or raise an OptionError if the penalty cannot be used."""
         if self.penalty == "l1":
             check_two_levels(layout)
         return layout

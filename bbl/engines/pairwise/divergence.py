@@ -47,10 +47,10 @@ MIN_TRAVEL = 2.5
 class ContrastiveDivergence(PairwiseEngine):
     """Fit pairwise models by persistent contrastive divergence (Tieleman 2008).
 
-    The likelihood is maximised by Adam; expectations under the model in its gradient are estimated
-    by persistent Gibbs chains. The method is a version of persistent variational inference
-    (`PersistentVI`) that gives a point estimate, for comparison or for models that are too large
-    for ``method="ml"``.
+    The likelihood is maximised by Adam. Its gradient contains expectations under the model, which
+    are estimated by persistent Gibbs chains. The method is a version of persistent variational
+    inference (`PersistentVI`) that gives a point estimate, for comparison or for models that are
+    too large for ``method="ml"``.
 
     Parameters
     ----------
@@ -67,9 +67,9 @@ class ContrastiveDivergence(PairwiseEngine):
         Gibbs sweeps in each iteration.
     chains : int, default 100
         Number of Gibbs chains. Chains run in packs of 32, and a pack takes no longer than a single
-        chain; the number of packs is the smallest that provides at least 90% of the chains.
+        chain. The smallest number of packs with at least 90% of the requested chains is used.
     lr : float, default 0.01
-        Initial step size of Adam; it decreases linearly to zero.
+        Initial step size of Adam, which decreases linearly to zero.
 
     Raises
     ------
@@ -134,11 +134,11 @@ class ContrastiveDivergence(PairwiseEngine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`, all with the same random numbers.
+        """Fit one group at each penalty in `values`, always with the same random numbers.
 
-        With missing values, the moments of a pair are computed from the rows where both
-        predictors are observed. `progress` is called with the fraction of the work done since its
-        last call, and a note.
+        With missing values, the moments of a pair are computed from the rows where both predictors
+        are observed. `progress` is called with a note and the fraction of the work that was done
+        since the previous call.
         """
         rng = np.random.default_rng(0) if rng is None else rng
         engines = [self] if values is None else [replace(self, lambda_=float(v)) for v in values]
@@ -196,9 +196,9 @@ class ContrastiveDivergence(PairwiseEngine):
     ) -> tuple[np.ndarray, float]:
         """Return the parameters (size,) and a measure of non-convergence.
 
-        The measure is the root mean square of the gradient averaged over the second half of the
+        The measure is the root mean square of the mean gradient over the second half of the
         iterations, relative to a single gradient. `total` is the total weight of the rows. All
-        parameters of a table have the same step size, so that the proximal step for a norm is
+        parameters of a table have the same step size, which makes the proximal step for a norm
         exact.
         """
         stop = stop_flag()

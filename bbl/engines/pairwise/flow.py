@@ -49,16 +49,18 @@ class ProbabilityFlow(PairwiseEngine):
     ----------
     lambda_ : float, default 1e-5
         Penalty on couplings, on the scale of ``method="pseudo", gauge="zero-sum"``. With 0,
-        couplings without a finite optimum grow until the gradient is below the tolerance.
+        couplings without a finite optimum increase in magnitude until the gradient is below the
+        tolerance.
     lambdah : float, default 0.0
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of a pair. ``"l2"`` is ``lambda_ / 2`` times their sum of squares
         in the zero-sum gauge. ``"l1"``, for predictors with two levels, is `lambda_` times
-        ``|J_ij|``, and ``"group"``, for any number of levels, is `lambda_` times the Frobenius norm
-        of the table ``J_ij`` in the zero-sum gauge; both make some tables exactly zero.
+        ``|J_ij|``. ``"group"``, for any number of levels, is `lambda_` times the Frobenius norm of
+        the table ``J_ij`` in the zero-sum gauge. With ``"l1"`` and ``"group"``, some tables are
+        exactly zero.
     tolerance : float, default 1e-8
-        Gradient norm, or violation of the optimality conditions, at which the fit ends.
+        Gradient norm, or violation of the optimality conditions, at which the fit stops.
     itmax : int, default 5000
         Maximum number of iterations.
 
@@ -103,7 +105,7 @@ class ProbabilityFlow(PairwiseEngine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of a chunk of rows, two matrices and some vectors."""
+        """Return the memory, in bytes, for a chunk of rows, two matrices and some vectors."""
         return 8.0 * (6.0 * min(n, CHUNK) * layout.D + 2.0 * layout.D**2 + 30.0 * layout.size)
 
     def path(
@@ -113,9 +115,9 @@ class ProbabilityFlow(PairwiseEngine):
         values: Sequence[float] | None = None,
         workers: int = 1,
     ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`, in decreasing order, with warm starts.
+        """Fit one group at each penalty in `values`, in decreasing order, with warm starts.
 
-        `workers` is part of every engine's signature and is unused here.
+        `workers` is not used here, but is part of the signature of all engines.
         """
         self.check_missing(sample)
         grid = [self.lambda_] if values is None else [float(value) for value in values]
@@ -216,7 +218,7 @@ class Flow:
 class Minimum(NamedTuple):
     """The minimum of a penalised objective: parameters (size,), norm and number of iterations.
 
-    The norm measures the violation of the optimality conditions.
+    The norm is the violation of the optimality conditions.
     """
 
     simplex: np.ndarray

@@ -15,9 +15,10 @@ __all__ = ["TablePenalty"]
 class TablePenalty:
     """Penalty `lambda_` on the couplings of pairs, and L2 penalty `lambdah` on fields.
 
-    With `kind` ``"l2"``, the penalty is ``lambda_ / 2`` times the squared norm of each pair's table
-    in the zero-sum gauge; with ``"group"``, `lambda_` times the norm; with ``"l1"``, `lambda_`
-    times twice the norm, which for two levels is the absolute coupling in the reference gauge.
+    If `kind` is ``"l2"``, the penalty is ``lambda_ / 2`` times the squared norm of each pair's
+    table in the zero-sum gauge. If it is ``"group"``, the penalty is `lambda_` times the norm. If
+    it is ``"l1"``, the penalty is `lambda_` times twice the norm, which for two levels is the
+    absolute coupling in the reference gauge.
 
     Attributes
     ----------
@@ -27,9 +28,10 @@ class TablePenalty:
     sizes : ndarray of intp, shape (G,)
         Number of parameters in each table.
     ridge : ndarray, shape (size,)
-        Weight of half the square of each parameter; zero for couplings with a penalty on norms.
+        Weight of half the square of each parameter. The weight is zero for couplings if norms are
+        penalised.
     threshold : ndarray, shape (G,)
-        Weight of the norm of each table; zero for fields and for the L2 penalty.
+        Weight of the norm of each table. The weight is zero for fields, and with the L2 penalty.
     """
 
     def __init__(self, layout: Layout, kind: str, lambda_: float, lambdah: float):
@@ -57,7 +59,7 @@ class TablePenalty:
         return np.add.reduceat(values, self.cuts[:-1]) if len(values) else np.zeros(0)
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return, for each parameter (size,), the element of `values` (G,) for its table."""
+        """Return for each parameter (size,) the element of `values` (G,) for its table."""
         return np.repeat(values, self.sizes)
 
     def value(self, simplex: np.ndarray) -> float:
@@ -65,13 +67,13 @@ class TablePenalty:
         return float(0.5 * (self.ridge @ simplex**2) + self.threshold @ self.norms(simplex))
 
     def shrink(self, simplex: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Return the proximal map of the norms, with step lengths `step` (G,) for the tables."""
+        """Apply the proximal map of the norms, with a step length in `step` (G,) for each table."""
         norms = self.norms(simplex)
         left = np.maximum(norms - step * self.threshold, 0.0)
         return simplex * self.spread(left / np.maximum(norms, 1e-300))
 
     def violation(self, simplex: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Return each table's (G,) violation of the optimality conditions.
+        """Return the violation (G,) of the optimality conditions for each table.
 
         `gradient` (size,) is the gradient of the rest of the objective, including the L2 penalty.
         """

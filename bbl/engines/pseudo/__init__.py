@@ -1,1 +1,1 @@
-"""The pseudo-likelihood engine."""
+"""The engine `PseudoLikelihood`, which maximises the pseudo-likelihood."""

@@ -1,4 +1,4 @@
-"""Pseudo-likelihood for more rows than fit into memory, by corrected fits to a random sample."""
+"""Pseudo-likelihood for rows that do not fit into memory, by corrected fits to a random sample."""
 
 # Solutions `theta` (layout.D, 1 + D) are site solutions, with columns for the D columns of the
 # `Regressors`. A round consists of one fit of the sample and one pass over all rows; a block is a
@@ -47,18 +47,18 @@ PAIRS = 4  # number of curvature pairs in L-BFGS: a step and the change in the g
 def sample_size(layout: Layout) -> int:
     """Return the number of rows to draw.
 
-    Each round then multiplies the error by about 2 sqrt(D / rows).
+    With this sample, each round multiplies the error by about 2 sqrt(D / rows).
     """
     return max(MIN_SAMPLE, ROWS_PER_COLUMN * regressors(layout).D)
 
 
 def few_enough(n: int, layout: Layout) -> bool:
-    """Return whether a fit to `n` rows in memory is faster than rounds."""
+    """Return whether a fit to `n` rows in memory is faster than a fit in rounds."""
     return n <= FULL_FIT_FACTOR * sample_size(layout)
 
 
 def rounds_memory(layout: Layout) -> float:
-    """Return the memory, in bytes, of rounds, without the fit to the sample."""
+    """Return the memory, in bytes, for a fit in rounds, excluding the fit to the sample."""
     # ten matrices, and two for each curvature pair, with 8 bytes per number
     return 8.0 * layout.D * (1 + regressors(layout).D) * (10 + 2 * PAIRS)
 
@@ -74,7 +74,7 @@ class _Point:
     log_norm : ndarray, shape (m,)
         Mean log normaliser of each site's conditional distribution.
     value : ndarray, shape (m,)
-        Objective of each site: minus the mean conditional log-likelihood given the other
+        Objective of each site, i.e. minus the mean conditional log-likelihood given the other
         predictors.
     """
 
@@ -84,7 +84,7 @@ class _Point:
     value: np.ndarray
 
     def take(self, other: _Point, sites: np.ndarray, rows: np.ndarray) -> None:
-        """Copy some sites from another point, in place.
+        """Copy the solutions of some sites from another point, in place.
 
         `sites` (m,) and `rows` (layout.D,) are masks of the sites and of their levels.
         """
@@ -98,13 +98,13 @@ class Corrected:
 
     Let f be the objective for all rows and f_s the objective for a random sample. Then ``f_s(x) -
     <x, grad f_s(x_k) - grad f(x_k)>`` has the same gradient as f at ``x_k`` and approximately the
-    same curvature; ``x_{k+1}`` is its minimum. Rounds converge to the optimum of f with any sample,
+    same curvature. Its minimum is ``x_{k+1}``. Rounds converge to the optimum of f with any sample,
     separately for each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang
     2023).
 
-    If the curvature is poorly determined by the sample, as for pairs of rare levels, information
-    from earlier rounds is used: their steps are curvature pairs of L-BFGS, where the fit to the
-    sample replaces the initial inverse Hessian.
+    If the curvature is poorly estimated from the sample, as for pairs of rare levels, information
+    from earlier rounds is used. The steps of these rounds are curvature pairs of L-BFGS, in a
+    version where the fit to the sample replaces the initial inverse Hessian.
 
     Parameters
     ----------
@@ -120,11 +120,12 @@ class Corrected:
     passes : int
         Number of passes over all rows so far.
     sample : Sample
-        The sampled rows, with their `Regressors` codes.
+        The sampled rows, encoded for `Regressors`.
     problem : PseudoProblem
         The sampled rows in the kernel's format.
     solve : callable
-        The solver from `make_lbfgs_solver` for `problem`, which fits the sampled rows in place.
+        The solver from `make_lbfgs_solver` for `problem`. It fits the sampled rows and updates the
+        solution in place.
     key : tuple
         Key for caching prepared blocks between passes.
     moments : ndarray, shape (layout.D, 1 + D)
@@ -132,7 +133,7 @@ class Corrected:
     point : _Point or None
         The best solution found so far for each site; None before the first round.
     n_site_levels : ndarray of int, shape (m,)
-        Number of non-reference levels of each site, equal to its number of rows in a solution.
+        Number of non-reference levels of each site, which is its number of rows in a solution.
     """
 
     def __init__(self, engine: Any, rows: StoredSample, layout: Layout, workers: int):
@@ -150,12 +151,12 @@ class Corrected:
     def fit(self, lambda_: Any, lambdah: float, theta: np.ndarray, itmax: int) -> Sites:
         """Minimise the objectives of all sites from `theta`, in place.
 
-        `lambda_` is the penalty on couplings, or a tuple of penalties for the orders 2, 3, ...;
+        `lambda_` is the penalty on couplings, or a tuple of penalties for the orders 2, 3, ..., and
         `lambdah` is the penalty on fields. `itmax` is the maximum number of iterations in all
-        rounds. A later fit, with a different penalty, starts from the best solution of the previous
-        one. Each round proposes a solution, which is accepted for the sites where it reduces the
-        gradient norm over all rows. The iteration for a site ends when the tolerance is reached,
-        when rounds no longer help, or after `itmax` iterations.
+        rounds. Later fits with different penalties start from the best solution of the previous
+        fit. Each round proposes a solution, which is accepted for the sites where it reduces the
+        gradient norm over all rows. The iteration for a site stops when the tolerance is reached,
+        when further rounds do not reduce the norm, or after `itmax` iterations.
         """
         # FINEST is the smallest tolerance, FLOOR (below) a gradient norm near rounding error, for
         # each precision
@@ -245,8 +246,8 @@ class Corrected:
     def normaliser(self, theta: np.ndarray) -> Callable[[bool], float]:
         """Return a function ``normaliser(half)`` that computes eq. (31) over all rows.
 
-        ``half=True`` multiplies terms of k predictors in eq. (31) by 1/k, which requires a pass
-        over all rows. `theta` is the solution of the last fit.
+        With ``half=True``, terms of k predictors in eq. (31) are multiplied by 1/k, which requires
+        a pass over all rows. `theta` is the solution of the last fit.
         """
         assert self.point is not None  # noqa: S101  # there was a fit
         log_norm_sum = float(self.point.log_norm.sum())
@@ -262,16 +263,16 @@ class Corrected:
         return normaliser
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return counts for the summary: rows, sampled rows, passes and cluster threads."""
+        """Return the numbers of rows, sampled rows, passes and cluster threads, for the summary."""
         # 0 without a cluster
         numbers = [self.rows.n, len(self.sample.codes), self.passes, self.rows.cluster_threads]
         return {"streamed": np.array(numbers)}
 
     def _stage(self, function: Callable, *arguments: object) -> Staged:
-        """Return a function that prepares a block and evaluates ``function`` on it.
+        """Return a function that prepares a block and evaluates `function` on it.
 
-        It is called as ``function(layout, *arguments, problem, block)``, where `problem` is the
-        block in the kernel's format.
+        `function` is called as ``function(layout, *arguments, problem, block)``, where `problem` is
+        the block in the kernel's format.
         """
         prepare = partial(_prepare_block, self.layout, self.engine.precision)
         return Staged(self.key, prepare, partial(function, self.layout, *arguments))
@@ -312,17 +313,16 @@ class Corrected:
         )
 
     def _step(self, solve: Any, theta: np.ndarray, penalty: np.ndarray, pairs: list) -> np.ndarray:
-        """Return the next solution to evaluate, an L-BFGS step based on the fit to the sample.
+        """Return the next solution to evaluate, by an L-BFGS step based on the fit to the sample.
 
-        `solve` fits the sample; `penalty` (1 + D,) contains the penalty of each column. `pairs`
+        `solve` fits the sample, and `penalty` (1 + D,) contains the penalty of each column. `pairs`
         contains steps and changes in the penalised gradient, both (layout.D, 1 + D), and the
         inverses (m,) of their inner products, oldest first. In the first round, the result is the
-        minimum of the sample's objective, found from `theta`.
-
-        With q the penalised gradient, H0 the sample's inverse Hessian and ``rho = 1 / step .
-        change``, the first loop is ``a = rho step . q, q -= a change`` over pairs from the last to
-        the first. Then ``d = -H0 q``, and the second loop is ``d -= (a + rho change . d) step``
-        from the first pair to the last. All products are computed site by site.
+        minimum of the sample's objective, starting from `theta`. If q is the penalised gradient, H0
+        is the sample's inverse Hessian and ``rho = 1 / step . change``, the first loop is ``a = rho
+        step . q, q -= a change`` over pairs from the last to the first. Then ``d = -H0 q``, and the
+        second loop is ``d -= (a + rho change . d) step`` from the first pair to the last. All
+        products are computed site by site.
         """
         if self.point is None:
             trial = theta.copy()
@@ -348,7 +348,7 @@ class Corrected:
         return trial + point.theta
 
     def _draw(self, size: int) -> None:
-        """Draw a sample of `size` rows, or all rows if there are few, and prepare its solver."""
+        """Draw a sample of `size` rows (all rows if there are only a few) and prepare its solver."""
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
         rng = np.random.default_rng(0)  # a fixed seed makes fits reproducible
         rare = None if takes_all else self.rows.rare_levels(size, self.layout.n_levels)
@@ -369,11 +369,12 @@ class Corrected:
 
 
 def site_moments(rows: Rows, layout: Layout, prior_count: float, workers: int = 1) -> np.ndarray:
-    """Return the means (layout.D, 1 + D) of products of a site's levels with columns.
+    """Return the means (layout.D, 1 + D) of products of each site's levels and the columns.
 
     The columns include the constant. The means are the derivatives of the log numerators of the
-    conditional distributions with respect to theta. A `prior_count` shifts the observed levels of a
-    site towards equal proportions. Entries of columns that are not regressors of the site are 0.
+    conditional distributions with respect to theta. With a `prior_count`, the observed levels of a
+    site are shifted towards equal proportions. Entries are 0 for columns that are not regressors of
+    the site.
     """
     regs = regressors(layout)
     if regs.D == layout.D:
@@ -398,12 +399,12 @@ def site_moments(rows: Rows, layout: Layout, prior_count: float, workers: int = 
 
 
 def _term_key(layout: Layout) -> tuple[bytes, ...]:
-    """Return a key that identifies the layout's terms; empty if all pairs interact."""
+    """Return a key that identifies the terms of the layout; it is empty if all pairs interact."""
     return () if layout.complete else tuple(terms.tobytes() for terms in layout.terms)
 
 
 def _block_pairs(layout: Layout, block: Sample) -> np.ndarray:
-    """Return the weighted counts (D, D) of pairs of the `Regressors`' columns in a block."""
+    """Return the weighted counts (D, D) of pairs of `Regressors` columns in a block."""
     regs = regressors(layout)
     return pair_counts(Sample(regs.codes(block.codes), block.weights), regs)
 
@@ -434,5 +435,5 @@ def _block_objective(
 def _block_normaliser(
     layout: Layout, theta: np.ndarray, problem: PseudoProblem, block: Sample
 ) -> float:
-    """Return the sum of the normaliser in eq. (31) over a block, with the factor 1/k."""
+    """Return the sum of the normaliser in eq. (31) over the rows of a block, with factor 1/k."""
     return block.total * log_normaliser(problem, layout, theta, half=True)

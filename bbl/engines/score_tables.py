@@ -1,4 +1,4 @@
-"""Convert tables of class scores of one or two predictors to fields and couplings."""
+"""Convert tables of class scores for one or two predictors to fields and couplings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ def add_table(
 
     The affected parameters are marked in `used` (size,). The `table` T (K, L_i, ...) contains
     scores for the levels of at most two `predictors`. For each group, ``T[a, b] = constant + h[a] +
-    h'[b] + J[a, b]``, where the parameters of reference level 0 are zero: the constant is ``T[0,
-    0]``, ``h[a] = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0, 0]``.
+    h'[b] + J[a, b]``, where the parameters of reference level 0 are zero. The constant is therefore
+    ``T[0, 0]``, ``h[a] = T[a, 0] - T[0, 0]``, and ``J[a, b] = T[a, b] - T[a, 0] - T[0, b] + T[0,
+    0]``.
     """
     constant += table.reshape(len(constant), -1)[:, 0]
     for axis, i in enumerate(predictors, 1):

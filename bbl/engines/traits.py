@@ -1,6 +1,6 @@
 """Optional traits of engines: a tuned option, joint fits of P(group | row), and a posterior.
 
-Functions stored in these records take the engine as their first argument.
+The first argument of the functions in these records is the engine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["JointTraits", "OutOfFoldScores", "PosteriorTraits", "Tuned"]
 
 @dataclass(frozen=True)
 class Tuned:
-    """An engine's option that is selected by cross-validation.
+    """The option of an engine that can be selected by cross-validation.
 
     Attributes
     ----------
@@ -34,13 +34,13 @@ class Tuned:
     title : str
         Axis label of the option in figures.
     grid : tuple of float
-        Values that ``"cv"`` tries, in increasing order.
+        Values that ``"cv"`` compares, in increasing order.
     simpler : {"larger", "smaller"}
-        Which values give simpler models; ``"cv-1se"`` prefers these.
+        Which values lead to simpler models. ``"cv-1se"`` prefers simpler models.
     logarithmic : bool
         Whether figures use a logarithmic scale.
     rules : tuple of str
-        Strings accepted instead of a value; each names a rule for choosing the value.
+        Names of rules for selecting the value. They are accepted instead of a value.
     """
 
     option: str
@@ -54,12 +54,13 @@ class Tuned:
 
 
 class OutOfFoldScores(NamedTuple):
-    """Class scores of rows from models that were not fitted to them.
+    """Class scores of rows, computed by models that were not fitted to these rows.
 
     Attributes
     ----------
     rows : ndarray of intp, shape (N,)
-        Positions in the sample; copies of a weighted row may be in different folds.
+        Positions in the sample. A position can occur several times, because copies of a weighted
+        row may be in different folds.
     weights : ndarray, shape (N,)
     scores : ndarray, shape (N, K)
     """
@@ -70,11 +71,11 @@ class OutOfFoldScores(NamedTuple):
 
 
 def without_start(engine: Any) -> None:
-    """Return None, because the engine's fits start from equal scores."""
+    """Return None, because fits of this engine start from equal scores."""
 
 
 def refuse_errors(engine: Any, *arguments: object, **keywords: object) -> Any:
-    """Raise the OptionError that explains why fits of `engine` have no standard errors."""
+    """Raise an OptionError that explains why fits of `engine` have no standard errors."""
     engine.check_equations()
 
 
@@ -82,7 +83,7 @@ def refuse_errors(engine: Any, *arguments: object, **keywords: object) -> Any:
 class JointTraits:
     """How an engine fits P(group | row) for all K groups jointly, without modelling P(row | group).
 
-    An engine without standard errors defines only `fit_groups` and `start`.
+    Engines without standard errors only define `fit_groups` and `start`.
 
     In the signatures below, `codes` (n, m) contains the distinct rows, `weights` (n,) the numbers
     of observations, `p` (n, K) the fitted probabilities of the groups, and `pair` the indices of
@@ -92,12 +93,12 @@ class JointTraits:
     ----------
     fit_groups : callable
         ``fit_groups(engine, sample, layout, K, values, oof_scores, rng, start)`` returns a
-        `JointFit` of all K groups for each of the `values` of the tuned option. `oof_scores`, if
-        not None, contains out-of-fold scores from the generative start, which serve as an offset.
-        Unpenalised fits begin at the coefficients `start` (K, 1 + size), if not None.
+        `JointFit` of all K groups for each of the `values` of the tuned option. If `oof_scores` is
+        not None, it contains out-of-fold scores from the generative start, which are used as an
+        offset. If `start` (K, 1 + size) is not None, unpenalised fits start at these coefficients.
     start : callable
-        ``start(engine)`` returns the generative engine for starting the fit and the settings to try
-        for it, or None if the fit starts from equal scores.
+        ``start(engine)`` returns the generative engine that the fit starts from, with the settings
+        to compare for it. It returns None if the fit starts from equal scores.
     check_differences : callable
         ``check_differences(engine, n)`` raises an OptionError if a fit to `n` distinct rows has no
         standard errors for differences between groups.
@@ -109,7 +110,7 @@ class JointTraits:
         and parameters of all groups of a penalised fit; see `Conditional.coefficients`.
     maximum : callable
         ``maximum(engine, sample, layout, K, start)`` returns the maximum of the unpenalised
-        likelihood P(group | row), as a `JointInfluence` with the Fisher information; `start` is the
+        likelihood P(group | row), as a `JointInfluence` with the Fisher information. `start` is the
         same as in `fit_groups`.
     """
 
@@ -124,10 +125,10 @@ class JointTraits:
 def strengths_of_draws(
     engine: object, layout: Layout, fit: EngineFit, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """Return the strength of each pair in each posterior draw, an array (n_draws, n_pairs).
+    """Return the strength (n_draws, n_pairs) of each pair in each posterior draw, or None.
 
-    Returns None if there are no draws. `engine` and `rng` are unused; they are part of the
-    signature of `PosteriorTraits.strengths`.
+    The result is None without draws. `engine` and `rng` are not used, but are part of the signature
+    of `PosteriorTraits.strengths`.
     """
     if fit.draws is None:
         return None
@@ -139,7 +140,7 @@ def strengths_of_draws(
 
 @dataclass(frozen=True)
 class PosteriorTraits:
-    """Description of the posterior in an engine's fits, with a mean and an `sd` per parameter.
+    """Description of the posterior in an engine's fits, with a mean and an `sd` for each parameter.
 
     Attributes
     ----------
@@ -168,10 +169,10 @@ class PosteriorTraits:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior sd of each pair's strength, and its probability of exceeding `tau`.
 
-        `tau` is compared with the root mean square of a pair's couplings in the zero-sum gauge,
-        including reference levels, so that pairs with different numbers of levels are comparable.
-        With two levels this is the Ising coupling. Both arrays have shape (n_pairs,) and are nan
-        without draws.
+        The sd refers to the Frobenius norm of a pair's couplings in the zero-sum gauge. `tau` is
+        compared with the root mean square of these couplings, including reference levels, so that
+        pairs with different numbers of levels are comparable. With two levels, the root mean square
+        is the Ising coupling. Both arrays have shape (n_pairs,) and are nan without draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:

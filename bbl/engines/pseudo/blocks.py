@@ -348,7 +348,7 @@ class Corrected:
         return trial + point.theta
 
     def _draw(self, size: int) -> None:
-        """Draw a sample of `size` rows (all rows if there are only a few) and prepare its solver."""
+        """Draw a sample of `size` rows (all rows if there are few) and prepare its solver."""
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
         rng = np.random.default_rng(0)  # a fixed seed makes fits reproducible
         rare = None if takes_all else self.rows.rare_levels(size, self.layout.n_levels)

@@ -1,4 +1,4 @@
-"""Engine `PseudoLikelihood`: fit each predictor's conditional distribution (section 2.2)."""
+"""Engine `PseudoLikelihood`: fit the conditional distribution of each predictor (section 2.2)."""
 
 # Site solutions `site_theta` have shape (layout.D, 1 + D), with columns for the field and for the D
 # columns of the `Regressors`. Symmetrisation averages couplings over their sites.
@@ -108,11 +108,12 @@ def solve_available(
     warm_starts: Mapping[float, np.ndarray] | None,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Fit each site to its usable rows at each penalty of `grid`.
+    """Fit each site to its usable rows at each penalty in `grid`.
 
     `engine` is a `PseudoLikelihood`. `usable` (n, m) marks the rows where a site and its neighbours
-    are observed. Sites with the same usable rows form a group, which is fitted as a separate model.
-    `warm_starts` contains earlier solutions by penalty; `start` is the same as in `solve_complete`.
+    are observed. Sites with the same usable rows form a group, and each group is fitted as a
+    separate model. `warm_starts` contains earlier solutions by penalty, and `start` is the same as
+    in `solve_complete`.
     """
     all_columns = regressors(layout)
     out: list[Solution] = [
@@ -148,7 +149,7 @@ def solve_available(
         share = sub_sample.total / sample.total
 
         def restrict(site_theta: np.ndarray) -> np.ndarray:
-            """Extract the group's solution from a complete solution, with zeros for neighbours."""
+            """Extract the group's solution from a complete solution, with zeros for other sites."""
             out = np.zeros((sub_layout.D, entries[1].size))  # noqa: B023  # called at once
             out[sub_levels] = site_theta[entries]  # noqa: B023
             return out
@@ -180,13 +181,13 @@ def solve_complete(
     counts: list[np.ndarray] | None = None,
     start: np.ndarray | None = None,
 ) -> list[Solution]:
-    """Fit complete rows at each penalty of `grid`, in decreasing order, with warm starts.
+    """Fit complete rows at each penalty in `grid`, in decreasing order, with warm starts.
 
-    With `warm_starts`, fits are only precise enough to compare penalties (see
+    With `warm_starts`, fits stop as soon as they are precise enough to compare penalties (see
     `PseudoLikelihood.compare`), and their solutions are added to `warm_starts`. `counts` contains
-    the weights (L_i,) of each predictor's levels, or is None to compute them. The first fit begins
-    at the solution `start` (layout.D, 1 + D) if given, otherwise without couplings. Solutions are
-    returned in the order of `grid`.
+    the weights (L_i,) of each predictor's levels; if it is None, they are computed. The first fit
+    starts at the solution `start` (layout.D, 1 + D) if given, and otherwise at a solution without
+    couplings. Solutions are returned in the order of `grid`.
     """
     if engine.sparse:
         return solve_sparse(engine, sample, layout, grid, workers)
@@ -252,10 +253,11 @@ def solve_complete(
 def _start(
     engine: Any, counts: list[np.ndarray], layout: Layout, starts_at_stop: bool
 ) -> np.ndarray:
-    """Return the solution without couplings, (layout.D, 1 + D).
+    """Return a solution (layout.D, 1 + D) without couplings.
 
     `counts` contains the weights (L_i,) of each predictor's levels. A prior count is added for each
-    level; if `starts_at_stop`, absent levels have the probability at which a solver would stop.
+    level. With `starts_at_stop`, the prior count is omitted, and absent levels have the probability
+    at which a solver would stop.
     """
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
     level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
@@ -273,7 +275,10 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
 
 
 def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
-    """Return the L-BFGS solver for all sites, which runs on a cluster if the rows are on one."""
+    """Return the L-BFGS solver for all sites.
+
+    It runs on a cluster if the rows are on a cluster.
+    """
     if n_shares(sample) > 1:
         return make_cluster_solver(sample, layout, engine.precision, engine.prior_count)
     return make_lbfgs_solver(
@@ -284,8 +289,9 @@ def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
 def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:
     """Return the solution at `lambda_`, interpolated linearly in the logarithm of the penalty.
 
-    The adjacent stronger and weaker penalties are used, or the two strongest or weakest for
-    extrapolation. With a single solution or a penalty of 0, the nearest solution is copied.
+    The adjacent stronger and weaker penalties are used for interpolation, and the two strongest or
+    weakest penalties for extrapolation. With a single solution or a penalty of 0, the nearest
+    solution is copied.
     """
     fitted_penalties = sorted(warm_starts)
     if len(fitted_penalties) == 1 or lambda_ <= 0.0 or fitted_penalties[0] <= 0.0:
@@ -321,9 +327,9 @@ class PseudoLikelihood(Engine):
         L2 penalty on couplings, per observation. A sequence contains one penalty for each order:
         pairs, terms of three predictors, and so on.
     lambdah : float or None, default 0.0
-        L2 penalty on fields; None to use `lambda_`.
+        L2 penalty on fields. If None, it is equal to `lambda_`.
     tolerance : float, default 1e-10
-        Largest gradient norm of a predictor's objective that counts as converged.
+        Gradient norm of a predictor's objective at or below which its fit is considered converged.
     itmax : int, default 1000
         Maximum number of iterations for each predictor.
     prior_count : float, default 0.0
@@ -333,12 +339,12 @@ class PseudoLikelihood(Engine):
         `prior_count`. A prior count keeps the fields of absent levels finite; a value of 1 is
         suitable for classification.
     symmetrize : bool, default True
-        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and likewise for terms of any order.
-        Otherwise ``J_ij`` with ``i < j`` is taken from predictor i.
+        Whether to average ``J_ij`` and ``J_ji`` (eq. 18), and similarly for terms of any order.
+        Otherwise, ``J_ij`` with ``i < j`` is taken from the fit of predictor i.
     precision : {"double", "single"}, default "double"
-        Single precision halves the working memory of large fits and takes about half the time. The
-        smallest tolerance is then 1e-5, which gives about four correct digits. Small fits always
-        use double precision.
+        Numerical precision of large fits. Single precision requires half the working memory and
+        about half the time, but the smallest possible tolerance is then 1e-5, which results in
+        about four correct digits. Small fits always use double precision.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their sum of squares,
         as in the paper. The other penalties make couplings exactly zero; each predictor is then
@@ -346,10 +352,10 @@ class PseudoLikelihood(Engine):
         exactly. ``"l1"``, for predictors with two levels, is `lambda_` times the sum of ``|J_ij|``
         in the reference gauge, which is an L1 penalty on products of 0/1 columns. ``"group"``, for
         any number of levels, is `lambda_` times the sum of the Frobenius norms of the tables
-        ``J_ij`` in the zero-sum gauge, so that entire tables are zero; for two levels, this norm is
+        ``J_ij`` in the zero-sum gauge, which makes entire tables zero. For two levels, this norm is
         half of ``|J_ij|``. With ``"l1"`` and ``"group"``, fields are not penalised, `lambdah` and
-        `prior_count` must be 0, and there are no standard errors; ``lambda_="cv"`` tries nine
-        values from 0.003 to 0.3. A symmetrised coupling is zero only if it is zero for both
+        `prior_count` must be 0, and standard errors are not available. ``lambda_="cv"`` compares
+        nine values from 0.003 to 0.3. A symmetrised coupling is zero only if it is zero for both
         predictors.
     gauge : {"reference", "zero-sum"}, default "reference"
         Whether to penalise the fields and couplings of non-reference levels, as in the paper, or
@@ -457,7 +463,7 @@ class PseudoLikelihood(Engine):
 
     @classmethod
     def classifier_defaults(cls, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the `classifier` defaults; none with a sparse penalty."""
+        """Return the `classifier` defaults, or an empty dict with a sparse penalty."""
         return cls.classifier if options.get("penalty", "l2") == "l2" else {}
 
     @property
@@ -467,7 +473,7 @@ class PseudoLikelihood(Engine):
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of `lambda_` that ``"cv"`` tries."""
+        """Values of `lambda_` that ``"cv"`` compares."""
         return SPARSE_GRID if self.sparse else self.tuned.grid
 
     @property
@@ -526,7 +532,7 @@ class PseudoLikelihood(Engine):
         return layout
 
     def _check_sparse_layout(self, sample: Sample, layout: Layout) -> None:
-        """Raise an OptionError if the sparse penalty does not support these rows and terms."""
+        """Raise an OptionError if the sparse penalty cannot be used with these rows and terms."""
         what = f"penalty={self.penalty!r}"
         if not sample.in_memory:
             raise OptionError(
@@ -545,7 +551,7 @@ class PseudoLikelihood(Engine):
             check_two_levels(layout)
 
     def stepwise(self, sample: Rows, layout: Layout) -> bool:
-        """Return whether fits are so costly that penalties should be compared a few at a time."""
+        """Return whether fits are too slow to compare more than a few penalties at a time."""
         if self.sparse or not layout.m:  # one path over all penalties is fastest; no predictors
             return False
         if not sample.in_memory:
@@ -596,9 +602,10 @@ class PseudoLikelihood(Engine):
         )
 
     def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
-        """Return the mean unpenalised log pseudo-likelihood; None with a prior count. It is
-        computed from the objective and the site solution of the fit. A prior count would change the
-        rows.
+        """Return the mean unpenalised log pseudo-likelihood; None with a prior count.
+
+        It is computed from the objective and the site solution of the fit. This is not possible
+        with a prior count, which changes the rows.
         """
         if fit.site_theta is None or self.prior_count or self.zero_sum:
             return None
@@ -621,12 +628,12 @@ class PseudoLikelihood(Engine):
         site_theta: np.ndarray | None,
         sites: np.ndarray,
     ) -> Unpenalised:
-        """Return the unpenalised optimum over all rows, given their fit and a sample of them.
+        """Return the unpenalised optimum over all rows, given their fit and a sample of the rows.
 
-        A linear term is added to the sample's objective so that its gradient at the fit equals the
-        gradient over all rows, as in `Corrected`, and the optimum is found by Newton's method. The
-        sample only affects the change in the gradient between the fit and the optimum. For linear
-        couplings of ordered predictors, only one Newton step is taken.
+        As in `Corrected`, a linear term is added to the sample's objective, which makes its
+        gradient at the fitted parameters equal to the gradient over all rows. The optimum is then
+        found by Newton's method. The sample only affects the change in the gradient between the fit
+        and the optimum. For linear couplings of ordered predictors, only one Newton step is taken.
         """
         fitted = to_sites(layout, theta) if site_theta is None else site_theta
         # at the fit, the gradient of the log-likelihood of all rows equals the penalty's gradient
@@ -675,12 +682,12 @@ class PseudoLikelihood(Engine):
         return Unpenalised(from_sites(layout, optimum), all_determined, influence)
 
     def prepare(self, sample: Rows, layout: Layout) -> Rows:
-        """Return the rows, with the additional row of section 2.2 if a predictor is constant.
+        """Return the rows, and add the row described in section 2.2 if a predictor is constant.
 
-        In this row, constant predictors have the first level that does not occur, and all other
-        predictors have their reference level. With missing values, a predictor counts as constant
-        if it is constant in the rows to which it is fitted. No row is added if a prior count, or a
-        penalty on fields in the zero-sum gauge, already keeps fields finite.
+        In the additional row, constant predictors have the first level that does not occur, and all
+        other predictors have their reference level. With missing values, a predictor is treated as
+        constant if it is constant in the rows to which it is fitted. No row is added if a prior
+        count, or a penalty on fields in the zero-sum gauge, already keeps fields finite.
         """
         if not sample.in_memory:
             return self._prepare_stored(cast(StoredSample, sample), layout)
@@ -710,7 +717,10 @@ class PseudoLikelihood(Engine):
         )
 
     def _prepare_stored(self, rows: StoredSample, layout: Layout) -> Rows:
-        """Prepare rows in a file in the same way as `prepare`; load them if there are few."""
+        """Prepare rows in a file in the same way as `prepare`.
+
+        The rows are loaded into memory if there are only a few.
+        """
         if not rows.complete:  # public functions refuse this earlier, with advice
             raise OptionError(
                 "With missing values, method='pseudo' fits each predictor to different rows, which "
@@ -737,7 +747,7 @@ class PseudoLikelihood(Engine):
         return replace(rows, extra=Sample(extra[None], np.ones(1)))
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of two solutions, the kernel's rows and joint-level codes.
+        """Return the memory, in bytes, for two solutions, the kernel's rows and joint-level codes.
 
         `settings` has no effect.
         """
@@ -756,7 +766,10 @@ class PseudoLikelihood(Engine):
         )
 
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of a fit to a file: to a sample, or to all rows if few."""
+        """Return the memory, in bytes, of a fit to rows in a file.
+
+        The fit is to a sample, or to all rows if there are only a few.
+        """
         if layout.scores is not None:
             return self.memory(n, layout, settings)
         if few_enough(n, layout):
@@ -772,11 +785,11 @@ class PseudoLikelihood(Engine):
         start: np.ndarray | None = None,
         warm_starts: WarmStarts | None = None,
     ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`.
+        """Fit one group at each penalty in `values`.
 
         With missing values, each predictor is fitted to the rows where it and its neighbours are
-        observed. The first fit begins at `start` (layout.size,). With `warm_starts`, fits are only
-        precise enough to compare penalties; see `compare`.
+        observed. The first fit starts at `start` (layout.size,). With `warm_starts`, fits stop as
+        soon as they are precise enough to compare penalties; see `compare`.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
@@ -819,21 +832,21 @@ class PseudoLikelihood(Engine):
     def compare(
         self, sample: Rows, layout: Layout, values: Sequence[float] | None, warm_starts: WarmStarts
     ) -> list[EngineFit]:
-        """Fit one group at each penalty of `values`, precisely enough to compare them.
+        """Fit one group at each penalty in `values`, with just enough precision to compare them.
 
-        The first fit is exact, or starts near the point at which exact fits stop, so that fields
-        without a finite optimum agree with those from `path`. Later fits start from an
-        extrapolation of the nearest fits (see `extrapolate`) and stop at a looser tolerance, in
-        single precision. Penalties that are already in `warm_starts` are fitted again, more
-        precisely; all solutions are added to it.
+        The first fit either is exact or starts near the point at which exact fits stop. Fields
+        without a finite optimum therefore agree with the fields from `path`. Later fits start from
+        an extrapolation of the nearest fits (see `extrapolate`), stop at a larger tolerance and use
+        single precision. Penalties that are already in `warm_starts` are fitted again with higher
+        precision. All solutions are added to `warm_starts`.
         """
         return self.path(sample, layout, values, warm_starts=warm_starts)
 
     def _symmetrise_zero_sum(self, rows: Rows, layout: Layout, fit: EngineFit) -> EngineFit:
-        """Return a fit with solutions averaged and ln Z computed in the zero-sum gauge.
+        """Average the solutions of each pair and compute ln Z in the zero-sum gauge.
 
-        In this gauge tables sum to zero along each axis; `theta` is still stored in the reference
-        gauge.
+        In this gauge, tables sum to zero along each axis. The parameters `theta` of the returned
+        fit are in the reference gauge.
         """
         assert fit.site_theta is not None  # noqa: S101  # true for all fits of this engine
         theta = fit.theta.copy()
@@ -853,11 +866,11 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit rows in a file in rounds, at each penalty of `grid` in decreasing order.
+        """Fit rows in a file in rounds, at each penalty in `grid` in decreasing order.
 
-        The first fit begins at the solution `start` (layout.D, 1 + D), by default naive Bayes with
-        a prior count of 1, or, with `warm_starts`, at an extrapolation of their solutions. See
-        `Corrected`.
+        The first fit starts at the solution `start` (layout.D, 1 + D), which is by default naive
+        Bayes with a prior count of 1. With `warm_starts`, it starts at an extrapolation of their
+        solutions. See `Corrected`.
         """
         out: list[Any] = [None] * len(grid)
         engine = (
@@ -896,11 +909,12 @@ class PseudoLikelihood(Engine):
         warm_starts: WarmStarts | None,
         start: np.ndarray | None,
     ) -> list[EngineFit]:
-        """Fit couplings that are linear in scores, at each penalty of `grid` in decreasing order.
+        """Fit couplings that are linear in scores, at each penalty in `grid` in decreasing order.
 
-        Rows may be in memory or in a file; those in memory may have missing values. The first fit
-        begins at the solution `start` (layout.D, 1 + D), by default without couplings, or, with
-        `warm_starts`, at an extrapolation of their solutions. Solutions are added to `warm_starts`.
+        Rows may be in memory or in a file. Rows in memory may have missing values. The first fit
+        starts at the solution `start` (layout.D, 1 + D), which by default has no couplings. With
+        `warm_starts`, it starts at an extrapolation of their solutions, and new solutions are
+        added.
         """
         out: list[Any] = [None] * len(grid)
         site_rows = rows
@@ -972,7 +986,7 @@ class PseudoLikelihood(Engine):
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 
     def lambdah_at(self, lambda_) -> float:
-        """Return the penalty on fields: the penalty on couplings, or a fixed value."""
+        """Return the penalty on fields, which is fixed or equal to the penalty on couplings."""
         first_lambda = lambda_[0] if isinstance(lambda_, tuple) else lambda_
         return float(first_lambda) if self.lambdah is None else self.lambdah
 
@@ -989,9 +1003,9 @@ class PseudoLikelihood(Engine):
     ) -> EngineFit:
         """Return the symmetrised fit (eq. 18), with notes on non-convergence and absent levels.
 
-        `sites` contains the reports (m,) on each site: minimum `value`, gradient `norm`, `n_iter`,
-        `status`. ``normaliser(half)`` returns ln Z. `unbounded` is the same as in `EngineFit`, or
-        None to compute it.
+        `sites` contains reports (m,) on the fits of the sites: the minimum `value`, the gradient
+        `norm`, `n_iter` and `status`. ``normaliser(half)`` returns ln Z. `unbounded` is the same as
+        in `EngineFit`; if it is None, it is computed.
         """
         theta = from_sites(layout, site_theta, self.symmetrize)
         notes = absent if self.diverges(lambda_) else ()
@@ -1028,8 +1042,8 @@ def _first_undetermined(
     """Return one parameter without a finite optimum for each site that has such parameters.
 
     The result has the form of `EngineFit.unbounded`. `determined` (layout.D, 1 + D) marks
-    parameters with a finite optimum. Levels without rows, according to `counts`, are not
-    considered, because they have notes.
+    parameters with a finite optimum. Levels that have no rows in `counts` are not considered,
+    because there are separate notes on them.
     """
     regs = regressors(layout)
     out = []

@@ -58,8 +58,8 @@ class Sites:
     Attributes
     ----------
     value : ndarray
-        Minimum of the objective: minus the mean conditional log-likelihood of the site given the
-        other predictors, plus the penalty.
+        Minimum of the objective, which is minus the mean conditional log-likelihood of the site
+        given the other predictors, plus the penalty.
     norm : ndarray
         Norm of the gradient at the minimum.
     n_iter, n_eval : ndarray of int32
@@ -76,7 +76,7 @@ class Sites:
     def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
         """Copy the reports on `other_sites` in `other` to `sites`.
 
-        `other` was fitted to a `share` of all rows.
+        `other` contains the reports on a fit to the fraction `share` of all rows.
         """
         # objectives are means over rows, so this one is multiplied by the share; norms are kept to
         # assess the convergence of that fit
@@ -107,10 +107,10 @@ def solve_by_newton(
 ) -> None:
     """Fit all sites, or the sites in `only`, by Newton's method, in place.
 
-    Writes `site_theta` and `sites`. `sample` contains the codes of the `Regressors`. `lambda_` and
-    `lambdah` are the penalties on couplings and on fields. `linear` (layout.D, 1 + D), if given, is
-    subtracted from the gradients. `workers` is unused; it matches the signature of the functions
-    returned by `make_lbfgs_solver`.
+    This function overwrites `site_theta` and `sites`. `sample` contains the codes for `Regressors`.
+    `lambda_` and `lambdah` are the penalties on couplings and on fields. `linear` (layout.D, 1 +
+    D), if given, is subtracted from the gradients. `workers` is not used, but is required by the
+    signature of solvers (see `make_lbfgs_solver`).
     """
     fitted_sites = np.arange(layout.m) if only is None else only
     regs = regressors(layout)
@@ -142,10 +142,10 @@ def solve_by_newton(
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
     """Fit the sites of a task by L-BFGS.
 
-    If `keywords` contains the report `rough`, a fit with a stronger penalty is made first.
+    If `keywords` contains the report `rough`, the sites are first fitted with a stronger penalty.
     `settings` contains both penalties, the tolerance, the maximum number of iterations, and the
-    solution, which is overwritten. `keywords` contains further arguments for the kernel, including
-    the arrays for its reports.
+    solution. The solution is overwritten. `keywords` contains further arguments for the kernel,
+    including the arrays for its reports.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
     keywords = dict(keywords)
@@ -167,8 +167,9 @@ def prepare_problem(
 ) -> PseudoProblem:
     """Return the rows in the format of the L-BFGS kernel.
 
-    `sample` contains the codes of the `Regressors`. Without `count_moments` (`counted` in the
-    kernel), the problem can only compute log normalisers, for rows whose moments are known.
+    `sample` contains the codes for `Regressors`. Without `count_moments` (`counted` in the kernel),
+    moments are not computed, and the problem can only be used for log normalisers. This is
+    sufficient for rows with known moments.
     """
     regs = regressors(layout)
     with serial_blas():
@@ -187,10 +188,10 @@ def prepare_problem(
 def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
     """Return a function ``solve`` that fits all sites of a prepared `problem`, in place.
 
-    ``solve`` has the arguments of `solve_by_newton`, except that `only` is replaced by `tolerance`
-    (m,), with a value for each site that overrides the engine's. It returns the normaliser of a
-    `Solution`. With ``share=(k, n_shares)``, it fits only the sites in tasks k, k + n_shares, and
-    so on.
+    ``solve`` has the same arguments as `solve_by_newton`, except that `only` is replaced by
+    `tolerance` (m,), which contains a tolerance for each site and overrides the engine's tolerance.
+    It returns the normaliser of a `Solution`. With ``share=(k, n_shares)``, it fits only the sites
+    in tasks k, k + n_shares, and so on.
     """
     # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
@@ -207,7 +208,7 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         tolerance=None,
         linear=None,
     ):
-        """Write `site_theta` and `sites`; return the normaliser, or None if interrupted."""
+        """Write `site_theta` and `sites`, and return the normaliser, or None after an interrupt."""
         regs = regressors(layout)
         site_tolerance = np.full(layout.m, engine.tolerance) if tolerance is None else tolerance
         site_tolerance = np.maximum(site_tolerance, FINEST[precision])
@@ -292,7 +293,7 @@ MIN_SHARE = 32
 
 
 def n_shares(sample: Sample) -> int:
-    """Return the number of shares of predictors, at most one per thread of a cluster."""
+    """Return the number of shares of predictors, with at most one share per cluster thread."""
     if sample.client is None:  # the client of a Dask cluster
         return 1
     return max(1, min(n_threads(sample.client), sample.codes.shape[1] // MIN_SHARE))
@@ -303,8 +304,8 @@ def make_cluster_solver(
 ) -> Callable:
     """Return a solver like `make_lbfgs_solver`, with predictors divided among cluster workers.
 
-    Fits are bitwise identical to local fits. `sample` contains the codes of the `Regressors` and
-    the cluster's ``client``.
+    Fits are bitwise identical to local fits. `sample` contains the codes for `Regressors` and the
+    ``client`` of the cluster.
     """
     # the sample is sent without the client
     client = sample.client
@@ -315,7 +316,7 @@ def make_cluster_solver(
     def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers) -> Callable:
         """Fit all sites in place and return the normaliser of a `Solution`.
 
-        `sample` and `workers` are unused.
+        `sample` and `workers` are not used.
         """
         arguments = remote_value(
             client, (engine, layout, precision, lambda_, lambdah, site_theta.copy())
@@ -334,7 +335,7 @@ def make_cluster_solver(
                 getattr(sites, name)[predictors] = values[predictors]
 
         def normaliser(half: bool) -> float:
-            """Return ln Z on the rows by eq. (31).
+            """Return ln Z from the rows by eq. (31).
 
             With `half`, couplings of k predictors are multiplied by 1/k.
             """
@@ -357,10 +358,10 @@ def _solve_share(
 ) -> tuple[np.ndarray, np.ndarray, Sites]:
     """Fit one share of the predictors on a worker.
 
-    Returns the predictors, their rows of the solution, and reports (m,). `share` is ``(k,
-    n_shares)``, as in `make_lbfgs_solver`, and `rows` contains the codes of the `Regressors`.
-    `arguments` contains the engine, the layout, the precision, both penalties and the solution
-    (layout.D, 1 + D) to start from.
+    The result contains the predictors, their rows of the solution, and reports (m,). `share` is
+    ``(k, n_shares)``, as in `make_lbfgs_solver`, and `rows` contains the codes for `Regressors`.
+    `arguments` contains the engine, the layout, the precision, both penalties and the initial
+    solution (layout.D, 1 + D).
     """
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()

@@ -1,4 +1,4 @@
-"""Pseudo-likelihood with sparse penalties: one sparse logistic regression for each site."""
+"""Pseudo-likelihood with sparse penalties, by a sparse logistic regression for each site."""
 
 # The site is i, its regressors are the predictors j that interact with it. Regressions use the
 # coding of `bbl.sparse`: the levels of the site and of its regressors are corners of a simplex.
@@ -35,7 +35,7 @@ LEAST_SHARE = 1e-9
 def solve_sparse(
     engine: Any, sample: Sample, layout: Layout, grid: list, workers: int
 ) -> list[Solution]:
-    """Fit complete rows at each penalty of `grid`, in decreasing order, with warm starts.
+    """Fit complete rows at each penalty in `grid`, in decreasing order, with warm starts.
 
     `engine` is a `PseudoLikelihood` with ``penalty="l1"`` or ``"group"``. Solutions are returned in
     the order of `grid`.
@@ -56,7 +56,7 @@ def solve_sparse(
 
 
 def _normaliser(sample: Sample, layout: Layout, site_theta: np.ndarray, half: bool) -> float:
-    """Return ln Z by eq. (31) for a solution."""
+    """Return ln Z of a solution, computed by eq. (31)."""
     return pseudo_log_z(sample, layout, site_theta, half=half)
 
 
@@ -69,7 +69,7 @@ def _solve_site(
     solutions: list[np.ndarray],
     reports: list[Sites],
 ) -> None:
-    """Fit site `i` at each penalty of `grid`; store the results in `solutions` and `reports`."""
+    """Fit site `i` at each penalty in `grid`; store results in `solutions` and `reports`."""
     n_levels = layout.n_levels
     neighbours = np.flatnonzero(layout.mask[i] & (n_levels > 1))
     codes = sample.codes[:, neighbours].astype(code_dtype(n_levels[neighbours])).T

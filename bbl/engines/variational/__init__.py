@@ -1,1 +1,1 @@
-"""The engine for persistent variational inference."""
+"""The engine `PersistentVI`, for persistent variational inference."""

@@ -59,10 +59,10 @@ WORTH = 1e7
 class PersistentVI(Engine):
     """Fit fields and couplings by persistent variational inference (Ingraham & Marks 2017).
 
-    The priors are scale mixtures of normals on fields and couplings in simplex coding, where all
-    levels are treated alike. The scales are estimated for each table, so that most couplings shrink
-    to zero and the others hardly at all. The posterior is approximated by a factorised
-    distribution, whose means are the estimates. Row weights can be any positive numbers.
+    The priors are scale mixtures of normals on fields and couplings in simplex coding, which treats
+    all levels in the same way. A scale is estimated for each table, so most couplings shrink to
+    zero while the others hardly shrink. The posterior is approximated by a factorised distribution,
+    and the estimates are its means. Row weights can be any positive numbers.
 
     Parameters
     ----------
@@ -70,25 +70,25 @@ class PersistentVI(Engine):
         Prior of a table's scale. ``"horseshoe"``: half-Cauchy. ``"laplace"`` and ``"student"``: the
         marginal prior of a coupling is Laplace, or Student's t with 3 degrees of freedom.
         ``"gaussian"``: all tables share the global scale. ``"flat"``: no prior, i.e. plain
-        persistent variational inference (Ingraham & Marks 2017, eq. 10) without shrinkage;
-        couplings without a finite maximum likelihood estimate increase with `n_iter`.
+        persistent variational inference (Ingraham & Marks 2017, eq. 10) without shrinkage. In this
+        case, couplings without a finite maximum likelihood estimate increase with `n_iter`.
     likelihood : {"sampled", "pseudo"}, default "sampled"
-        "sampled" uses the likelihood, with persistent Gibbs chains; "pseudo" uses the
-        pseudo-likelihood, without chains, which is fast, but its standard deviations are too small
-        because each coupling occurs in two conditional distributions.
+        "sampled" uses the likelihood, with persistent Gibbs chains. "pseudo" uses the
+        pseudo-likelihood, which is fast because it does not require chains. Its standard deviations
+        are too small, however, because each coupling occurs in two conditional distributions.
     slab : float, default 1.0
         Upper bound on the scales of a heavy-tailed prior ("horseshoe", "student"), in simplex
-        coding (for two levels, the scale of the Ising coupling). The bound keeps couplings without
-        a finite optimum finite. ``inf`` means no bound, as in the paper.
+        coding (for two levels, the scale of the Ising coupling). The bound keeps couplings finite
+        even if they have no finite optimum. With ``inf``, scales are not bounded, as in the paper.
     scale : float, optional
-        Global scale of fields and couplings; None to estimate both scales.
+        Global scale of fields and couplings. By default, both scales are estimated.
     n_iter : int, default 20000
-        Number of iterations. 5,000 iterations are enough for a first look; the global scale
-        converges last.
+        Number of iterations. 5,000 iterations are sufficient for preliminary results. The global
+        scale is the last parameter to converge.
     tol : float, optional
-        Tolerance for ending early: if the smoothed posterior mean changes by less than this
-        fraction within a fortieth of the iterations, steps decrease to zero over a tenth of the
-        iterations. 0.003 is a reasonable value. None to use all iterations.
+        Tolerance for early stopping. If the smoothed posterior mean changes by less than this
+        fraction within a fortieth of the iterations, the step size decreases to zero over a tenth
+        of the iterations. 0.003 is a reasonable value. By default, all iterations are used.
     sweeps : int, default 3
         Gibbs sweeps in each iteration.
     chains : int, default 100
@@ -96,36 +96,38 @@ class PersistentVI(Engine):
         longer than one chain, and uses the smallest number of packs that provides at least 90% of
         the chains (100 chains for 3 draws become 96; 40 chains for one draw become 64).
     draws : int, default 3
-        Number of parameter draws in each iteration; each draw has its own chains.
+        Number of parameter draws in each iteration. Each draw has its own chains.
     lr : float, default 0.01
-        Initial step size of Adam; it decreases linearly to zero.
+        Initial step size of Adam, which decreases linearly to zero.
     seed : int or numpy.random.Generator, optional
-        Random seed for the fit; overrides the seed passed to the fitting function.
+        Random seed for the fit, which overrides the seed of the fitting function.
     average : float, default 0.1
         Final fraction of the iterations over which the approximation is averaged.
     sd : {"factorised", "lrvb"}, default "factorised"
-        Posterior standard deviations: either from the approximation, which are too small if
-        parameters depend on each other, or from linear response, which sums over all states and is
-        therefore limited to few predictors. Pair strengths always use "factorised".
+        How posterior standard deviations are computed. "factorised" uses the approximation; these
+        standard deviations are too small if parameters depend on each other. "lrvb" uses linear
+        response, which sums over all states and is therefore limited to a small number of
+        predictors. Pair strengths always use "factorised".
     centred : bool, default False
         Whether to approximate the posterior of the parameters theta and their log scales, instead
         of theta / scale and the log scales (Ingraham & Marks 2017, eq. 11). In a centred
-        approximation, a coupling and its scale cannot tend to zero together, so sparse priors
-        shrink less; the option is provided for comparison. Not available with ``prior="flat"``.
+        approximation, a coupling and its scale cannot both approach zero, so sparse priors shrink
+        less. The option is provided for comparison. It is not available with ``prior="flat"``.
     grouped : bool, default True
-        Whether to use one scale for each table, instead of one for each parameter in simplex
-        coding. With more than two levels, the latter depends on the order of the levels. For two
-        levels, both are equivalent.
+        Whether to use one scale for each table instead of one for each parameter in simplex coding.
+        With more than two levels, the result of using one for each parameter depends on the order
+        of the levels. With two levels, both are equivalent.
     empirical_bayes : bool, default False
         Whether to fix each scale at the exponential of its posterior mean logarithm for estimates
-        and standard deviations (empirical Bayes), instead of averaging over it: the term ``exp(2 s)
-        / 2`` in Ingraham & Marks 2017, eq. 12, is omitted. The fit itself is unchanged. Not
-        available with ``prior="flat"`` or ``centred=True``, where estimates do not involve scales.
+        and standard deviations (empirical Bayes) instead of averaging over it. The term ``exp(2 s)
+        / 2`` in Ingraham & Marks 2017, eq. 12, is then omitted. The fit itself does not change. The
+        option is not available with ``prior="flat"`` or ``centred=True``, because estimates then do
+        not involve scales.
 
     Raises
     ------
     OptionError, BBLTypeError
-        If an option is out of range or cannot be combined with another.
+        If an option is out of range or cannot be combined with another option.
 
     References
     ----------
@@ -250,7 +252,10 @@ class PersistentVI(Engine):
                 )
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the name of the approximation, with the kind of sds; `layout` is unused."""
+        """Return the name of the approximation and its type of sds.
+
+        `layout` is not used.
+        """
         return "factorised variational posterior" + ", sds by linear response" * (self.sd == "lrvb")
 
     @property
@@ -260,22 +265,25 @@ class PersistentVI(Engine):
 
     @property
     def _slab(self) -> float:
-        """Upper bound on the scales; inf (no bound) with light-tailed priors."""
+        """Upper bound on the scales, which is inf (no bound) for light-tailed priors."""
         return self.slab if self._prior.heavy else np.inf
 
     @property
     def _global_scale(self) -> float | None:
-        """The global scale; None if it is estimated, 1 under the flat prior."""
+        """The global scale: None if it is estimated, and 1 with the flat prior."""
         return 1.0 if self._prior.flat else self.scale
 
     @property
     def n_chains(self) -> int:
-        """Number of chains per draw, in whole packs; in total, at least 90% of `chains`."""
+        """Number of chains per draw, in whole packs.
+
+        The total number of chains is at least 90% of `chains`.
+        """
         return math.ceil(CHAIN_SHARE * self.chains / (self.draws * pack_size())) * pack_size()
 
     @property
     def penalised(self) -> bool:
-        """Always True, because estimates are posterior means, even with a flat prior."""
+        """Always True, because estimates are posterior means even with a flat prior."""
         return True
 
     @property
@@ -325,11 +333,11 @@ class PersistentVI(Engine):
         rng: np.random.Generator | None = None,
         progress: Callable | None = None,
     ) -> list[EngineFit]:
-        """Fit one group at each scale in `values`, all with the same random numbers.
+        """Fit one group at each scale in `values`, always with the same random numbers.
 
-        With missing values, the moments of a pair are computed from the rows where both
-        predictors are observed; the pseudo-likelihood uses complete rows only. `progress` is called
-        with the fraction of the work done since the last call, and a note.
+        With missing values, the moments of a pair are computed from the rows where both predictors
+        are observed. The pseudo-likelihood only uses complete rows. `progress` is called with a
+        note and the fraction of the work that was done since the previous call.
         """
         self._check_response(layout)
         rng = self.generator(np.random.default_rng(0)) if rng is None else rng
@@ -354,7 +362,10 @@ class PersistentVI(Engine):
         progress: Callable | None,
         workers: int,
     ) -> EngineFit:
-        """Fit one group; `progress` is called with fractions of the fit and a note."""
+        """Fit one group.
+
+        `progress` is called with fractions of the fit and a note.
+        """
         # initial approximation
         begin = start(
             sample,
@@ -410,7 +421,7 @@ class PersistentVI(Engine):
     def _sd(
         self, sample: Sample, layout: Layout, posterior: Approximation
     ) -> tuple[np.ndarray, tuple[Note, ...]]:
-        """Return the requested sds (size,) or, if unavailable, the factorised ones and a note."""
+        """Return the requested sds (size,), or factorised sds and a note if unavailable."""
         if self.sd != "lrvb":
             return posterior.sd, ()
         sds = response_sd(
@@ -434,7 +445,7 @@ class PersistentVI(Engine):
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
         """Return the number of threads for draws, and for packs and blocks within each draw.
 
-        Chains are processed in packs, and parameters in blocks. A thread is used only if there is
+        Chains are processed in packs, and parameters in blocks. A thread is only used if there is
         enough work for it.
         """
         n_states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n
@@ -443,7 +454,7 @@ class PersistentVI(Engine):
         return min(workers, self.draws), max(1, workers // self.draws)
 
     def _unsettled(self, history: dict[str, np.ndarray]) -> tuple[Note, ...]:
-        """Return a note if the fit has not converged, based on the `history` of `ascend`."""
+        """Return a note if the fit has not converged according to the `history` of `ascend`."""
         # one entry for each record
         t = history["iteration"]
         scale = history["scale_couplings"]
@@ -503,7 +514,7 @@ class PersistentVI(Engine):
         )
 
     def strengths(self, layout: Layout, fit: EngineFit, rng: np.random.Generator) -> np.ndarray:
-        """Return posterior draws of the strength of each pair, an array (n_draws, n_pairs)."""
+        """Return posterior draws (n_draws, n_pairs) of the strength of each pair."""
         return self.approximation(layout, fit).strengths(rng)
 
     posterior: ClassVar[PosteriorTraits] = PosteriorTraits(
@@ -514,8 +525,8 @@ class PersistentVI(Engine):
 def _separated(sample: Sample, layout: Layout) -> tuple[Note, ...]:
     """Return a note for each predictor with a one-to-one relationship to another predictor.
 
-    Two predictors with k > 1 observed levels determine each other if only k cells of their joint
-    table have rows.
+    Two predictors with k > 1 observed levels have such a relationship if only k cells of their
+    joint table have rows.
     """
     # differences of real-valued weights would leave rounding errors in empty cells
     sample = sample.complete_rows.counted

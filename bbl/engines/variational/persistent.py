@@ -56,13 +56,13 @@ class Likelihood(ABC):
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
         """Write the gradient (size,) of the log-likelihood of all rows to `out`.
 
-        It is evaluated at draw q with parameters `simplex` (size,). Threads may call this method
-        for different draws concurrently.
+        The gradient is evaluated at draw q with parameters `simplex` (size,). Several threads may
+        call this method concurrently for different draws.
         """
 
 
 def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.ndarray:
-    """Return the sums (layout.size,) of the features in simplex coding over the rows.
+    """Return the sums (layout.size,) over rows of the features in simplex coding.
 
     With missing values, the sum for a predictor or pair is the mean feature over the rows where it
     is observed, multiplied by the total weight of all rows.
@@ -113,9 +113,9 @@ def simplex_tables(layout: Layout) -> kernel.Tables:
 
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, end) of runs of tables with about `BLOCK` parameters.
+    """Return (first, end) of consecutive tables with about `BLOCK` parameters in total.
 
-    `ends` contains the end of each table's parameters.
+    `ends` contains the end position of each table's parameters.
     """
     if not len(ends):  # no tables: one empty run
         return [(0, 0)]
@@ -134,8 +134,8 @@ def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
 class SampledGradient(Likelihood):
     """The gradient of the likelihood, with model expectations from persistent Gibbs chains.
 
-    Each draw has `n_chains` chains, `sweeps` Gibbs sweeps per call, and its own pool in `pools`;
-    draws may run concurrently.
+    Each draw has `n_chains` chains, which make `sweeps` Gibbs sweeps per call, and its own thread
+    pool in `pools`. Draws may run concurrently.
     """
 
     def __init__(
@@ -195,7 +195,10 @@ class PseudoLikelihoodGradient(Likelihood):
         self.rows = sample
 
     def gradient(self, q: int, simplex: np.ndarray, out: np.ndarray) -> None:
-        """Write the gradient at `simplex` (size,) to `out` (size,); q is unused."""
+        """Write the gradient at `simplex` (size,) to `out` (size,).
+
+        `q` is not used.
+        """
         h = np.zeros(self.layout.D)
         J = np.zeros((self.layout.D, self.layout.D))
         self.tables.couple(simplex, h, J)  # writes h and J, in the reference gauge
@@ -224,8 +227,8 @@ class Budget:
     ----------
     n_iter : int
     tol : float or None
-        Relative change in the posterior mean (see `ascend`) below which `_Schedule.finish` is
-        called; None for never.
+        If the relative change in the posterior mean (see `ascend`) is below this value,
+        `_Schedule.finish` is called. If None, it is never called.
     draws : int
         Number of parameter draws in each iteration.
     lr : float
@@ -249,7 +252,7 @@ def ascend(
     progress: Callable | None = None,
     workers: int = 1,
 ) -> tuple[Approximation, dict[str, np.ndarray]]:
-    """Maximise the evidence lower bound by Adam; return the average and the history.
+    """Maximise the evidence lower bound by Adam, and return the average and the history.
 
     Parameters
     ----------
@@ -262,16 +265,16 @@ def ascend(
     progress : callable, optional
         Function that is called with fractions of the work and a note with the relative change.
     workers : int, default 1
-        Number of threads; the result does not depend on it.
+        Number of threads. The result does not depend on it.
 
     Returns
     -------
     Approximation
     history : dict of ndarray
-        Arrays with one entry for each record: ``iteration``; ``gradient``, the root mean square
-        gradient in the means of z since the last record; ``change``, the relative change in the
-        posterior mean since then, smoothed over about ten records; ``scale_fields`` and
-        ``scale_couplings``, the global scales.
+        Arrays with one entry for each record. ``iteration`` is the iteration. ``gradient`` is the
+        root mean square gradient in the means of z since the last record. ``change`` is the
+        relative change in the posterior mean since the last record, smoothed over about ten
+        records. ``scale_fields`` and ``scale_couplings`` are the global scales.
     """
     schedule = _Schedule(budget)
     history = _History(budget.n_iter, begin)
@@ -294,7 +297,7 @@ def ascend(
 
 
 class _Schedule:
-    """Iterations and step sizes, which decrease linearly to zero at iteration `end`."""
+    """Iterations and step sizes. Step sizes decrease linearly to zero at iteration `end`."""
 
     def __init__(self, budget: Budget):
         self.budget = budget
@@ -315,7 +318,8 @@ class _Schedule:
     def average_from(self) -> float:
         """The iteration after which the approximation is averaged.
 
-        The fraction `average` refers to the iterations since the start, or since `finish`.
+        The fraction `average` refers to the iterations since the start, or since the call of
+        `finish`.
         """
         return self.end - max(
             1.0, self.budget.average * (self.end - (self.decline_from if self.finishing else 0))
@@ -329,7 +333,7 @@ class _Schedule:
         )
 
     def next_adam(self) -> tuple[float, float, float, float, float]:
-        """Advance by one iteration; return Adam's step size, decays and bias corrections."""
+        """Advance by one iteration, and return Adam's step size, decays and bias corrections."""
         share = self.share
         # the shorter the steps, the higher the weight of the latest gradient
         decay = FIRST_DECAY * share
@@ -344,7 +348,7 @@ class _Schedule:
         )
 
     def finish(self) -> None:
-        """Make the step size decrease to zero over a tenth of the iterations, or by the end."""
+        """Let the step size decrease to zero over a tenth of the iterations, or until the end."""
         end = self.t + max(self.budget.n_iter // 10, 1)
         if not self.finishing and end < self.end:
             self.share_at_decline = self.share
@@ -365,7 +369,7 @@ class _History:
         self.records: list[tuple] = []  # rows of the history
 
     def add_gradient(self, t: int, squared_gradient: float) -> bool:
-        """Add the squared gradient norm of iteration t; return whether a record is due."""
+        """Add the squared gradient norm of iteration t, and return whether a record is due."""
         self.mean_square_sum += squared_gradient / self.size
         return t % self.interval == 0
 
@@ -394,11 +398,11 @@ class _State:
     """The current approximation, Adam's moments, and work arrays for Q draws.
 
     `mean`, `log_sd` and `sd` (n,) belong to the approximation, and `noise` (Q, n) to the draws. For
-    each draw, `simplex` and `gradient` (Q, size) are the parameters and the gradient of the
-    log-likelihood with respect to them, `scale` (Q, G) the scales, and `scale_gradient` (Q, n -
-    size) the gradient of the log posterior with respect to u and v. `first_moments` and
-    `second_moments` (2, n) are Adam's moments of the gradients in means and log sds; `sums` (2, n)
-    are the sums to be averaged.
+    each draw, `simplex` (Q, size) contains the parameters, `gradient` (Q, size) the gradient of the
+    log-likelihood with respect to the parameters, `scale` (Q, G) the scales, and `scale_gradient`
+    (Q, n - size) the gradient of the log posterior with respect to u and v. `first_moments` and
+    `second_moments` (2, n) contain Adam's moments of the gradients in means and log sds. `sums` (2,
+    n) contains the sums of means and log sds for averaging.
     """
 
     def __init__(
@@ -454,7 +458,7 @@ class _State:
     def step(self, adam: tuple) -> float:
         """Take one step with the step size, decays and corrections from `_Schedule.next_adam`.
 
-        Returns the sum of squared gradients in the means of z.
+        The result is the sum of squared gradients in the means of z.
         """
         self.pool.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.pool.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])
@@ -462,7 +466,10 @@ class _State:
         return float(self.squared_gradients.sum())
 
     def draw(self, q: int) -> None:
-        """Draw parameters and scales for draw q, and compute the gradients in them, u and v."""
+        """Sample the parameters and scales of draw q, and compute the gradients.
+
+        Gradients are with respect to the parameters, u and v.
+        """
         b = self.begin
         groups = self.groups
         noise = self.noise[q]

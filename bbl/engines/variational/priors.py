@@ -1,4 +1,4 @@
-"""Scale mixtures of normals as priors, their hyperpriors, and the slab that bounds scales."""
+"""Scale mixtures of normals as priors, with hyperpriors and a slab that bounds the scales."""
 
 # A group of parameters (a table in simplex coding) is ``sigma z`` with standard normal z. The
 # density of the log scale ``u = ln sigma`` depends only on ``w = u - v``, where ``v = ln s`` and s
@@ -19,7 +19,9 @@ STUDENT_SHAPE = 1.5  # half the degrees of freedom of the Student prior
 
 @dataclass(frozen=True)
 class ScalePrior:
-    """The distribution of the parameter groups' scales; all functions operate elementwise.
+    """The prior distribution of the scales of parameter groups.
+
+    All functions operate elementwise.
 
     Attributes
     ----------
@@ -27,16 +29,16 @@ class ScalePrior:
     log_density : callable, or None
         ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups share the global scale.
     slope : callable, or None
-        Derivative of `log_density` in w.
+        Derivative of `log_density` with respect to w.
     log_hyper : callable
         ``ln p(v)``, the log hyperprior.
     hyper_slope : callable
-        Derivative of `log_hyper` in v.
+        Derivative of `log_hyper` with respect to v.
     heavy : bool
-        Whether the tails are so heavy that parameters without a finite optimum diverge unless there
-        is a slab.
+        Whether the tails are heavy. Without a slab, parameters without a finite optimum then
+        diverge.
     flat : bool, default False
-        Whether the prior density of the parameters is constant. There are then no scales.
+        Whether the prior density of the parameters is constant. Scales are then not used.
     """
 
     name: str
@@ -119,8 +121,8 @@ def slabbed(u: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the bounded scales f for log scales `u`, and ``d ln f / du``.
 
     These are ``f = sigma / sqrt(1 + (sigma/c)^2)`` with ``u = ln sigma``, as in the regularised
-    horseshoe (Piironen & Vehtari 2017): small scales hardly change, and large ones are bounded by
-    c, the `slab` (``inf`` for no bound).
+    horseshoe (Piironen & Vehtari 2017). Small scales hardly change, and large scales are bounded by
+    c, the `slab`. With ``inf``, scales are not bounded.
     """
     sigma = np.exp(u)
     if np.isinf(slab):
@@ -136,9 +138,9 @@ NODE_WEIGHTS = _RULE[1] / _RULE[1].sum()  # (15,), with sum 1
 
 
 def scale_moments(mean: np.ndarray, sd: np.ndarray, slab: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first two moments, (G,) each, of `slabbed` scales.
+    """Return the first two moments, each (G,), of `slabbed` scales.
 
-    The log scales are normal with `mean` and `sd` (G,).
+    The log scales are normally distributed with `mean` and `sd` (G,).
     """
     if np.isinf(slab):  # moments of log-normal variables
         return np.exp(mean + 0.5 * sd**2), np.exp(2.0 * mean + 2.0 * sd**2)

@@ -1,4 +1,4 @@
-"""Linear response: covariances of parameters from a factorised variational posterior."""
+"""Linear response covariances of parameters, based on a factorised variational posterior."""
 
 # The sds of a factorised approximation are too small if parameters depend on each other. Linear
 # response estimates the covariance by the derivatives of the posterior means with respect to a
@@ -36,7 +36,7 @@ def count_multiplications(layout: Layout) -> float:
 
 
 def state_features(layout: Layout) -> np.ndarray:
-    """Return the features of all states in simplex coding, an array (states, layout.size)."""
+    """Return the features (states, layout.size) of all states in simplex coding."""
     codes = state_codes(np.arange(int(layout.n_levels.prod())), layout.n_levels)
     out = np.empty((len(codes), layout.size))
     level_contrasts = [contrasts(L)[codes[:, i]] for i, L in enumerate(layout.n_levels)]
@@ -67,9 +67,9 @@ def response_covariance(
 ) -> np.ndarray:
     """Return the covariance (layout.size, layout.size) of the parameters in simplex coding.
 
-    `feature_sums` (layout.size,) contains the features summed over rows with total weight `total`;
-    `rng` draws the points over which the Hessian of the log posterior is averaged. The result is
-    nan if the bound is not concave at the approximation, which is then not an optimum.
+    `feature_sums` (layout.size,) contains the features summed over rows with total weight `total`.
+    The Hessian of the log posterior is averaged over points drawn with `rng`. If the bound is not
+    concave at the approximation, which is then not an optimum, the result is nan.
     """
     noise = rng.standard_normal((DRAW_PAIRS, len(approx.mean)))
     with serial_blas():
@@ -84,7 +84,7 @@ def response_covariance(
 
 
 def _log_scale_entries(approx: Approximation) -> np.ndarray:
-    """Return the position (G,) of each group's log scale among the n numbers; -1 if it is fixed.
+    """Return the position (G,) of each group's log scale among the n means; -1 if it is fixed.
 
     The log scale is u or, if all groups share the global scale, v.
     """
@@ -103,8 +103,9 @@ def bound_hessian(
 
     The Hessian is averaged over draws `noise` (Q, n). `feature_sums` and `total` are the same as in
     `response_covariance`. In the second derivative with respect to a log sd, the term with the
-    gradient of the log posterior is replaced by -1, its value at an optimum, where the gradient of
-    the bound is zero and the gradient of the entropy in each log sd is 1.
+    gradient of the log posterior is replaced by its value at an optimum. This value is -1, because
+    at an optimum the gradient of the bound is zero, and the gradient of the entropy in each log sd
+    is 1.
     """
     F = state_features(approx.layout)
     n = len(approx.mean)
@@ -131,11 +132,10 @@ def log_posterior_hessian(
 
     Let theta (size,) be the parameters, J their derivatives in x, g the gradient of the
     log-likelihood and -R'R its Hessian in theta. The result is ``-J' R'R J + sum_k g_k (second
-    derivatives of theta_k in x)`` plus the Hessian of the log prior: -1 for each z, and difference
-    quotients of the prior's slopes for u and v.
-
-    `F` (states, size) are the `state_features` of all states; `feature_sums` and `total` are the
-    same as in `response_covariance`.
+    derivatives of theta_k in x)`` plus the Hessian of the log prior, which is -1 for each z and is
+    computed from difference quotients of the prior's slopes for u and v. `F` (states, size)
+    contains the `state_features` of all states. `feature_sums` and `total` are the same as in
+    `response_covariance`.
     """
     size = approx.layout.size
     group_of = approx.groups.of_parameter
@@ -190,9 +190,7 @@ def log_posterior_hessian(
 
 
 def mean_slopes(approx: Approximation) -> np.ndarray:
-    """Return the derivatives (layout.size, 2n) of parameter means with respect to means and log
-    sds.
-    """
+    """Return the derivatives (layout.size, 2n) of parameter means in all means and log sds."""
     size = approx.layout.size
     n = len(approx.mean)
     group_of = approx.groups.of_parameter

@@ -27,10 +27,10 @@ STRENGTH_DRAWS = 400  # number of draws of pair strengths
 
 
 class Groups:
-    """The G groups of parameters that share a scale.
+    """The G groups of parameters that have a common scale.
 
-    These are the nonempty tables of a layout, fields before couplings. If not `grouped`, each
-    parameter is a group.
+    With `grouped`, the groups are the nonempty tables of a layout, with fields before couplings.
+    Otherwise, each parameter is a group.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Groups:
     of_parameter : ndarray of intp, shape (size,)
         Group of each parameter.
     table : ndarray of intp, shape (G,)
-        Table of each group: fields 0..m-1, couplings m..m+P-1.
+        Table of each group. Tables 0..m-1 are fields, and tables m..m+P-1 are couplings.
     """
 
     def __init__(self, layout: Layout, grouped: bool = True):
@@ -64,7 +64,7 @@ class Groups:
         return np.array([values[: self.fields].sum(), values[self.fields :].sum()])
 
     def repeat_by_kind(self, values: np.ndarray) -> np.ndarray:
-        """Return the element of `values` (2,), for fields or for couplings, for each group (G,)."""
+        """Return, for each group (G,), the element of `values` (2,) for fields or for couplings."""
         return np.repeat(values, (self.fields, len(self) - self.fields))
 
 
@@ -78,19 +78,19 @@ class Approximation:
     prior : ScalePrior
         The prior on the scales. Its `slope` is None if all groups share the global scale.
     slab : float
-        Upper bound on the scales; inf means no bound.
+        Upper bound on the scales, which is inf if scales are not bounded.
     scale : float or None
         The global scale; None if it is estimated.
     mean, log_sd : ndarray, shape (n,)
-        Means and log sds of z (layout.size), u (G, unless all groups share the global scale) and v
-        (2, if estimated).
+        Means and log sds of z, u and v. There are `layout.size` entries for z, G for u (unless all
+        groups have the global scale), and 2 for v (if the global scales are estimated).
     centred : bool, default False
         Whether theta is approximated instead of z.
     grouped : bool, default True
-        Whether the parameters of a table share a scale.
+        Whether all parameters of a table have the same scale.
     empirical_bayes : bool, default False
-        Whether scales are fixed at the exponentials of the means of u, instead of averaging over
-        them.
+        Whether scales are fixed at the exponentials of the means of u instead of being averaged
+        over.
     """
 
     layout: Layout
@@ -111,7 +111,7 @@ class Approximation:
 
     @cached_property
     def groups(self) -> Groups:
-        """Groups of parameters that share a scale."""
+        """Groups of parameters that have a common scale."""
         return Groups(self.layout, self.grouped)
 
     @property
@@ -121,7 +121,7 @@ class Approximation:
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds (G,) of the groups' log scales, which may be global."""
+        """Means and sds (G,) of the log scales of the groups, which may be global."""
         if self.prior.slope:
             u = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[u], np.exp(self.log_sd[u])
@@ -190,7 +190,7 @@ class Approximation:
         return np.sqrt(variance)
 
     def strengths(self, rng: np.random.Generator, n: int = STRENGTH_DRAWS) -> np.ndarray:
-        """Return draws (n, P) of all pair strengths: Frobenius norms in the zero-sum gauge."""
+        """Return draws (n, P) of all pair strengths, i.e. Frobenius norms in the zero-sum gauge."""
         layout = self.layout
         groups = self.groups
         z_mean = self.mean[: layout.size]
@@ -235,7 +235,7 @@ def start(
     centred: bool = False,
     grouped: bool = True,
 ) -> Approximation:
-    """Return the initial approximation: naive Bayes fields without couplings.
+    """Return the initial approximation, which has naive Bayes fields and no couplings.
 
     The initial scales are the same as in Ingraham & Marks' code for Ising models. The options are
     described in `Approximation`.

@@ -127,14 +127,15 @@ class Evaluation:
         ``baseline``.
 
         The limits have coverage `level`, even in small samples. Accuracy: Clopper & Pearson.
-        Balanced accuracy: combined from such limits for each group's recall (Zou & Donner 2008).
-        Log-loss and Brier score: Gaffke (2005) for bounded numbers; the log-loss is bounded by the
-        largest loss possible with these predictions. AUC: the wider of Newcombe (2006) and DeLong.
-        With more than two groups, the AUC is the mean over the groups, each compared with the rest.
-        Weights that are not counts are scaled to the effective number of rows (sum w)^2 / sum w^2
-        (Kish 1965). For the log-loss, probabilities below 1e-15 are replaced with 1e-15; see
-        `floored`. With `costs`, the row ``cost`` contains the mean cost, without limits. Its
-        baseline is the mean cost of always predicting the group with the lowest cost.
+        Balanced accuracy: limits combined from the limits of each group's recall (Zou & Donner
+        2008). Log-loss and Brier score: the limits of Gaffke (2005) for bounded values; the
+        log-loss is bounded by the largest loss that these predictions can have. AUC: the wider
+        limits of Newcombe (2006) and DeLong. With more than two groups, the AUC is the mean over
+        the groups, each compared with the rest. Weights that are not counts are scaled to the
+        effective number of rows (sum w)^2 / sum w^2 (Kish 1965). For the log-loss, probabilities
+        below 1e-15 are replaced with 1e-15; see `floored`. With `costs`, the row ``cost`` contains
+        the mean cost, without limits. Its baseline is the mean cost of always predicting the group
+        with the lowest cost.
         """
         # (5, 4): a row for each of `SCORES`; estimate, lower and upper limits, baseline
         table = score_table(

@@ -1,5 +1,5 @@
-"""First section of a classifier's HTML report: accuracy and calibration of the predictions, and the
-most important predictors.
+"""First section of a classifier's HTML report: accuracy, calibration and the most important
+predictors.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def overview_part(
     rows : Sample
         The encoded rows of `evaluation`, or a sample of them; may be empty.
     are_new : bool
-        Whether these rows are new, not the training rows.
+        Whether these are new rows instead of training rows.
     """
     naive_loss = None
     if rows.n and not evaluation.labels.numbers:  # numbers have no level counts
@@ -74,7 +74,7 @@ def overview_part(
 
 
 def _key_figures(evaluation: Evaluation) -> list[Card]:
-    """Return the scores as cards, with the scores of predictions without predictors."""
+    """Return the scores as cards, with the scores obtained without predictors for comparison."""
     scores = evaluation.scores
     cards = []
     for name, title, is_share in (
@@ -103,8 +103,9 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
 
 
 def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
-    """Return a sentence that compares the log-loss with that of the class proportions and, if not
-    None, with `naive_loss`, that of naive Bayes.
+    """Return a sentence that compares the log-loss with the log-loss of the class proportions.
+
+    If `naive_loss`, the log-loss of naive Bayes, is not None, it is included in the comparison.
     """
     # ``loss`` of the predictions, and ``baseline``, the log-loss of the class proportions
     record = evaluation.log_loss
@@ -122,8 +123,9 @@ def _loss_sentence(evaluation: Evaluation, naive_loss: float | None) -> str:
 
 
 def _calibration_sentence(evaluation: Evaluation) -> str:
-    """Return a sentence on the distance between predicted probabilities and observed
-    proportions."""
+    """Return a sentence on the calibration, i.e. the distance between predicted probabilities and
+    observed proportions.
+    """
     p = np.exp(log_probabilities(evaluation.class_scores))
     # mean distance from observed proportions
     error = calibration_error(p, evaluation.observed, evaluation.weights)

@@ -1,4 +1,4 @@
-"""PredictionsMixin: predictions of fitted classifiers, for rows in memory and in batches."""
+"""PredictionsMixin: predictions of fitted classifiers for rows in memory and in batches."""
 
 from __future__ import annotations
 
@@ -72,33 +72,34 @@ class PredictionsMixin(ClassifierBase):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns; other columns are ignored. None for the training
-            rows. For data that are read in batches, the result is an iterator of frames, as from
-            `predict_batches`.
+            Rows with the columns of the predictors; other columns are ignored. None for the
+            training rows. For data that are read in batches, the result is an iterator of frames,
+            as in `predict_batches`.
         type : {"link", "prob", "class"}, default "link"
             The class scores ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the probabilities of eq.
             (28), or only the most probable group.
         unseen : {"raise", "ignore"}, default "raise"
-            Whether to raise an error for unknown levels, or to average over the predictor in that
+            Whether to raise an error for an unknown level, or to average over the predictor in that
             row.
         priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
-            Class proportions to use instead of the training proportions (or the model's `priors`),
-            for populations with different proportions; probabilities follow by Bayes' rule. An
-            array, here and for `costs`, requires groups with a declared order, or groups that are
-            numbers or booleans; groups that are text need names.
+            Class proportions to use instead of the training proportions (or the `priors` of the
+            model), for populations with different proportions. Probabilities are adjusted by Bayes'
+            rule. Here and for `costs`, an array is only allowed if groups have a declared order or
+            are numbers or booleans; otherwise, values must be specified by group name.
         costs : DataFrame, dict of dicts, or array_like of shape (K, K), optional
             Cost of predicting a group (column) if another (row) is true; ``yhat`` is then the group
-            with the lowest expected cost instead of the most probable one. In
-            ``{true: {predicted: cost}}`` missing entries are 0.
+            with the lowest expected cost instead of the most probable one. Missing entries in
+            ``{true: {predicted: cost}}`` are 0.
 
         Returns
         -------
         DataFrame or Series
-            With the same index as `newdata`: one column per group, then ``yhat`` (or ``yhat_`` if a
-            group has that name); for ``type="class"`` only the predicted groups. Missing values are
-            treated as in the fit (`missing` of `bbl.bbl`): they raise an error, are a separate
-            level or are averaged over; if the fit dropped such rows, their prediction is missing.
-            For a polars DataFrame, the result is a polars object with rows in the same order.
+            Predictions with the index of `newdata`: one column per group, followed by ``yhat`` (or
+            ``yhat_`` if a group has that name). For ``type="class"``, only the predicted groups.
+            Missing values are treated as in the fit (`missing` of `bbl.bbl`): they raise an error,
+            are a separate level or are averaged over. If the fit dropped such rows, their
+            predictions are missing. For a polars DataFrame, the result is a polars object with rows
+            in the same order.
 
         Raises
         ------
@@ -151,14 +152,15 @@ class PredictionsMixin(ClassifierBase):
         ----------
         newdata : data that are read in batches, or a table in memory
             A Parquet path, list, glob or folder, Arrow Dataset or stream, DuckDB relation, polars
-            LazyFrame, Dask DataFrame or callable, with the predictors' columns; other columns are
-            not read.
+            LazyFrame, Dask DataFrame or callable, with the columns of the predictors; other columns
+            are not read.
         type : {"prob", "link", "class"}, default "prob"
         unseen, priors, costs
             As in `predict`.
         to : path, optional
-            CSV or Parquet file (by its extension) for the predictions, in the order of the rows. It
-            is written batch by batch under a temporary name, and renamed when complete.
+            CSV or Parquet file (by its extension) for the predictions, in the order of the rows.
+            The file is written batch by batch under a temporary name and renamed when it is
+            complete.
         verbose : int, default 1
             0 hides the progress bar.
 
@@ -232,8 +234,9 @@ class PredictionsMixin(ClassifierBase):
         return pd.DataFrame(self.predict(type="prob")).iloc[:, :-1]  # the last column is yhat
 
     def residuals(self) -> pd.Series:
-        """Return, as in R, 1 for rows whose predicted group is the observed one, and 0 for other
-        rows; missing for rows without a group.
+        """Return 1 for correctly classified training rows and 0 for other rows, as in R.
+
+        Values are missing for rows with an unknown group.
 
         Examples
         --------

@@ -24,8 +24,10 @@ MAX_TABLE_ROWS = 20  # rows of a table of predictors, parameters or pairs on the
 
 
 def _count_text(count: float) -> str:
-    """Return a number of rows as text; small numbers are withheld, because they may identify
-    people."""
+    """Return a number of rows as text.
+
+    Small numbers are suppressed, because they may identify individuals.
+    """
     return f"{count:g}" if count >= MIN_CELL else f"fewer than {MIN_CELL}"
 
 
@@ -35,8 +37,8 @@ def data_part(
     """Return the section on the data: levels of the predictors, dropped rows, merged levels and
     class proportions.
 
-    `counts` are the weighted counts (K, L_i) of each predictor's levels in the K groups, and
-    `class_shares` (K,) are the class proportions.
+    `counts` contains the weighted counts (K, L_i) of each predictor's levels in the K groups, and
+    `class_shares` (K,) the class proportions.
     """
     labels = design.labels
     table_rows = []
@@ -91,7 +93,7 @@ def data_part(
 
 
 def evaluation_part(evaluation: Evaluation) -> Part:
-    """Return the section on predictions: scores, confusion matrix, ROC curves, calibration."""
+    """Return the section on predictions: scores, confusion matrix, ROC curves and calibration."""
     accuracy, auc = evaluation.scores.loc[["accuracy", "AUC"], "estimate"].to_numpy(float)
     scores_text = f"Accuracy {accuracy:.3f}, AUC {auc:.3f}."
     figures = [

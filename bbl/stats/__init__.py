@@ -1,1 +1,1 @@
-"""Statistics on plain arrays: class scores, metrics, calibration, diagnostics and tests."""
+"""Statistics for plain arrays: class scores, metrics, calibration, diagnostics and tests."""

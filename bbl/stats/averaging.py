@@ -30,7 +30,7 @@ def averaged_scores(
         Positive weights w_m of the members.
     abstaining : sequence of M ndarrays of bool, shape (n,), or None
         Rows for which a member makes no prediction; its weight is distributed among the other
-        members. The result is nan in rows for which all members abstain.
+        members. The result is nan for rows where all members abstain.
 
     Examples
     --------
@@ -60,15 +60,15 @@ def convex_weights(
     weights : ndarray, shape (N,)
         Row weights v.
     a : float or ndarray, shape (M,), default 1.0
-        Positive strength of the penalty, which shrinks the weights towards the proportions of `a`
-        and keeps them positive.
+        Strength of the penalty (positive), which shrinks the weights towards ``a / sum(a)`` and
+        keeps them positive.
 
     Notes
     -----
     The weights maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m``. They are computed by
-    Newton's method applied to this expression minus ``(sum_k v_k + sum_m a_m) sum_m w_m``, which is
-    concave and whose maximum over all positive w has sum 1. Rows with probability 0 under all
-    members are omitted.
+    applying Newton's method to this expression minus ``(sum_k v_k + sum_m a_m) sum_m w_m``. The
+    result is a concave function, and its maximum over all positive w has sum 1. Rows with
+    probability 0 under all members are omitted.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def convex_weights(
     total = weights.sum() + a.sum()
 
     def objective(w: np.ndarray) -> float:
-        """Return the objective in the Notes, up to a constant."""
+        """Return the objective that `convex_weights` maximises, up to a constant."""
         return float(weights @ np.log(w @ p)) + float(a @ np.log(w)) - total * float(w.sum())
 
     value = objective(w)

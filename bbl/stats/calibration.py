@@ -37,11 +37,11 @@ def fit_calibration(
     kind: str,
     start: Calibration | None = None,
 ) -> Calibration:
-    """Fit the calibration by penalised log-loss.
+    """Fit the calibration by minimising the penalised log-loss.
 
     The penalty corresponds to a normal prior on the offsets and ``ln T`` with the weight of one
-    observation, so a small number of rows hardly changes the scores. An error in ln Z that is the
-    same for all rows is removed by the offsets, regardless of its size.
+    observation. A small number of rows therefore hardly changes the scores. The offsets remove any
+    error in ln Z that is the same for all rows.
 
     Parameters
     ----------
@@ -53,8 +53,8 @@ def fit_calibration(
     kind : {"none", "offset", "temperature", "firm"}
         "none": no calibration. "offset": an offset per group. "temperature": offsets and a common
         temperature. "firm": the same as "temperature", but the penalty has the weight of ten
-        observations. Use "firm" to select settings by calibrated losses: otherwise, settings whose
-        calibration overfits a few rows would be favoured.
+        observations. Use "firm" to select settings by calibrated losses. Otherwise, settings with a
+        calibration that overfits a few rows would be favoured.
     start : Calibration, optional
         Initial calibration, e.g. from a fit to similar rows.
 

@@ -1,4 +1,4 @@
-"""Cuts between bins of numeric values: quantiles, equal widths, or minimum description length."""
+"""Cut points for binning numeric values: quantiles, equal widths, or minimum description length."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CUTS = ("quantile", "width", "mdl")
 
 
 def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return up to `bins` - 1 increasing cuts of x (n,) into bins of about equal weight.
+    """Return up to `bins` - 1 increasing cuts of x (n,) that form bins of about equal weight.
 
     Equal values are in the same bin.
 
@@ -28,9 +28,8 @@ def quantile_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
 
 
 def width_cuts(x: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """Return the cuts between bins of equal width; `weights` are ignored.
-
-    Cuts with all values on one side are omitted.
+    """Return the cuts between bins of equal width; `weights` is ignored. Cuts with all values on
+    one side are omitted.
     """
     low = float(x.min())
     high = float(x.max())
@@ -79,12 +78,14 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
 
 
 def _find_best_cut(counts_before: np.ndarray) -> int:
-    """Return how many of v values are below the best cut of their interval, or 0 without a cut.
+    """Return the number of values below the best cut of an interval with v values, or 0 without a
+    cut.
 
     A cut of N rows reduces the description length if it decreases the mean entropy E by more than
     ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies
     below and above the cut, and k, k1 and k2 are the numbers of groups in total, below and above
-    it. `counts_before` (v + 1, K) contains each group's weight before each value, and in total.
+    the cut. `counts_before` (v + 1, K) contains each group's weight before each value, and in
+    total.
     """
     total = counts_before[-1]
     total_weight = total.sum()
@@ -119,15 +120,15 @@ def _entropy(counts: np.ndarray) -> np.ndarray:
 
 
 def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
-    """Return rounded midpoints between the values at the positions `cut_after` and the values after
-    them.
+    """Return rounded midpoints between the values at the positions `cut_after` and the next
+    values.
     """
     gaps = values[cut_after + 1] - values[cut_after]
     return _round_cuts(values[cut_after] + gaps / 2, gaps)
 
 
 def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Round cuts (c,), which are used as labels, to few digits, by at most a twentieth of `gaps`
+    """Round cuts (c,) to a small number of digits for labels, by at most a twentieth of `gaps`
     (c,).
     """
     digits = np.ceil(1.0 - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()

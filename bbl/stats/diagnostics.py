@@ -21,9 +21,9 @@ __all__ = [
 def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
     """Return split R-hat, by default rank-normalised (Vehtari et al. 2021, eqs. 1-4, section 4.1).
 
-    Each chain is split into two halves, so that trends within chains are also detected. Values
-    above 1.01 indicate that the chains have not mixed. The result is NaN if all draws are equal,
-    and inf if each chain is constant but chains differ.
+    Each chain is split into two halves to detect trends within chains. Values above 1.01 indicate
+    that the chains have not mixed. The result is NaN if all draws are equal, and inf if each chain
+    is constant but the chains differ.
 
     Parameters
     ----------
@@ -60,11 +60,12 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
-    """Return the effective sample size (...) of all chains together; with `rank`, the bulk-ESS.
+    """Return the effective sample size (...) of all chains combined; with `rank`, this is the
+    bulk-ESS.
 
-    `draws` (n_chains, n_draws, ...) and `rank` are the same as in `split_rhat`. Autocorrelations
-    are summed over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs.
-    9-14). The estimate is at most ``S log10(S)`` for S draws, and NaN if all draws are equal.
+    See `split_rhat` for `draws` (n_chains, n_draws, ...) and `rank`. Autocorrelations are summed
+    over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14). The
+    estimate is at most ``S log10(S)`` for S draws, and NaN if all draws are equal.
 
     Examples
     --------
@@ -78,7 +79,7 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
 def tail_sample_size(draws) -> np.ndarray:
     """Return the tail-ESS (...) of draws (n_chains, n_draws, ...).
 
-    This is the smaller ESS of the 5 % and 95 % quantiles.
+    The tail-ESS is the smaller of the effective sample sizes of the 5 % and 95 % quantiles.
 
     The ESS of a quantile is computed from indicators of draws at or below it.
 
@@ -150,11 +151,11 @@ def _apply_per_quantity(
     draws : array_like, shape (n_chains, n_draws, ...)
         Draws of one or more quantities; with an odd number of draws, the middle one is dropped.
     rank : bool
-        Whether to replace the split chains by their normal scores, just before `function`.
+        Whether to replace the split chains by their normal scores before `function` is applied.
     function : callable
         Function that maps split chains to a number.
     transform : callable, optional
-        Function applied to the draws first, such as an indicator of a tail.
+        Function that is first applied to the draws, such as an indicator of a tail.
     before_split : bool
         Whether `transform` is applied to whole chains.
     """

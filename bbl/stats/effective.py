@@ -1,4 +1,4 @@
-"""Effective number of correlated rows, from similarity weights or mutual information."""
+"""Effective number of correlated rows, computed from similarity weights or mutual information."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MatchedSize:
 def neighbour_weights(
     codes: np.ndarray, identity: float, progress: Callable | None = None
 ) -> np.ndarray:
-    """Return the weight (n,) of each row, 1 / (number of its neighbours).
+    """Return the weight (n,) of each row, which is one over the number of its neighbours.
 
     Parameters
     ----------
@@ -103,18 +103,17 @@ def matched_size(
     batch: int,
     progress: Callable | None = None,
 ) -> MatchedSize:
-    """Return the number of rows at which independent columns match the information in `codes`.
-
-    At this number of rows, independent columns have the same mutual information by chance. The
-    information is the mean mutual information of pairs of columns. Each step draws pairs of
-    columns, level frequencies for each column from its Dirichlet posterior at the current size, and
-    tables of that size with independent columns of these frequencies (Ingraham & Marks 2017,
-    section 8.3.1). The information in these tables is nearly inversely proportional to the size.
-    Step t = 0, 1, ... therefore adds ``(t + 1)**-DECAY`` times its relative excess over the
-    observed information of the same pairs to the log size. The result is the mean over the second
-    half of the steps (Polyak & Juditsky 1992). Steps start at the number of rows, where the
-    information by chance decreases with the size; at very small sizes, it increases, because few
-    rows contain little information.
+    """Return the number of rows at which independent columns have, by chance, as much mutual
+    information as `codes`. Information here means the mean mutual information of pairs of columns.
+    Each step draws pairs of columns. For each column, level frequencies are drawn from its
+    Dirichlet posterior at the current size, and tables of this size are drawn with independent
+    columns that have these frequencies (Ingraham & Marks 2017, section 8.3.1). The information in
+    these tables is nearly inversely proportional to the size. Step t = 0, 1, ... therefore adds
+    ``(t + 1)**-DECAY`` times its relative excess over the observed information of the same pairs to
+    the log size. The result is the mean over the second half of the steps (Polyak & Juditsky 1992).
+    The initial size is the number of rows, because the information by chance decreases with size in
+    this range. At very small sizes, it increases with size, because a small number of rows contains
+    little information.
 
     Parameters
     ----------
@@ -191,7 +190,7 @@ def _cached_information(
 ) -> float:
     """Return the mutual information of columns i and j, which have at most L levels.
 
-    Values are cached in `cache` under the pair (lower column, higher column).
+    Values are cached in `cache` with the pair (lower column, higher column) as key.
     """
     pair = (min(i, j), max(i, j))
     if pair not in cache:
@@ -207,8 +206,8 @@ def _draw_frequencies(
 
     The concentration a of each prior is drawn first, from its posterior on the grid
     `CONCENTRATIONS`: counts n_l of K levels with sum N have the probability ``Gamma(K a) / Gamma(N
-    + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level` (batch, L) marks the codes that each
-    column has; other frequencies are zero.
+    + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level` (batch, L) marks the codes that are levels
+    of each column; the frequencies of other codes are zero.
     """
     from scipy.special import gammaln
 

@@ -1,6 +1,6 @@
-"""Tests of whether known pairs rank early in a list: hypergeometric test and rank test.
+"""Tests of whether known pairs are ranked early in a list: hypergeometric test and rank test.
 
-`pairs` is the number of all pairs, and `total` the number of known pairs, listed or not.
+`pairs` is the number of all pairs and `total` the number of known pairs, whether listed or not.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ PERMUTATIONS = 9999  # random permutations if there are fewer known or unknown p
 def hypergeometric(
     known: np.ndarray, taken: np.ndarray, pairs: int, total: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of known pairs among the leading pairs of a list, with p-values.
+    """Return the number of known pairs among the first pairs of a list, with p-values.
 
     Parameters
     ----------
     known : ndarray of bool, shape (n,)
         Whether each listed pair is known, in the order of the list.
     taken : ndarray of int, shape (T,)
-        Numbers of leading pairs to test.
+        Numbers of pairs at the start of the list to test.
     pairs, total : int
-        Numbers of all pairs and of all known pairs, listed or not.
+        Numbers of all pairs and of all known pairs, whether listed or not.
 
     Returns
     -------
     n_known, p : ndarray, shape (T,)
         Number of known pairs among the first ``taken[t]``, and the probability of at least as many
-        in random order.
+        known pairs in a random order.
 
     Examples
     --------
@@ -48,12 +48,12 @@ def hypergeometric(
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the AUC of known against unknown pairs, and the p-value of AUC > 1/2.
+    """Return the AUC of known against unknown pairs, and the p-value for AUC > 1/2.
 
-    The AUC is the probability that a known pair is ranked before an unknown pair. This is a
-    Mann-Whitney test with correction for ties; unlisted pairs share the last rank. With fewer than
-    20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a fixed seed)
-    that rank the known pairs at least as early. The arguments are the same as in `hypergeometric`.
+    The AUC is the probability that a known pair is ranked before an unknown pair. The test is a
+    Mann-Whitney test with correction for ties. Pairs that are not listed share the last rank. With
+    fewer than 20 known or unknown pairs, p is the proportion of 9,999 random permutations (with a
+    fixed seed) that rank the known pairs at least as early. See `hypergeometric` for the arguments.
 
     Examples
     --------

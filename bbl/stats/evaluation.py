@@ -1,4 +1,4 @@
-"""Evaluation of predictions: confusion matrix, class report, scores with limits, ROC curve."""
+"""Evaluation of predictions: confusion matrix, class report, scores with limits, and ROC curve."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def confusion_counts(
 
 
 def class_report(counts: np.ndarray) -> np.ndarray:
-    """Return precision, recall, F1 and support (K, 4) of each group, given a confusion matrix.
+    """Return the precision, recall, F1 score and support (K, 4) of each group, given a confusion
+    matrix.
 
     Precision is nan for groups that are never predicted, and recall is nan for groups that are
     never observed.
@@ -73,8 +74,8 @@ def score_table(
         score obtained by predicting the class proportions in every row (balanced accuracy: one over
         the number of groups that occur; AUC: 0.5). Balanced accuracy is the mean recall of the
         groups that occur. With more than two groups, the AUC is the mean of each group's AUC
-        against all others; its limits are the means of the groups' limits, which is conservative
-        under any correlation between groups.
+        against all others; its limits are the means of the limits of all groups, which are
+        conservative for any correlation between groups.
     """
     K = scores.shape[1]
     total = weights.sum()
@@ -116,7 +117,9 @@ def score_table(
 def areas(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
-    """Return each group's AUC against all others, with limits (K, 3); nan with a single group."""
+    """Return the AUC of each group against all others, with limits (K, 3); nan with a single
+    group.
+    """
     areas_and_limits = []
     for k, score in enumerate(link(scores).T):  # (n,): log-odds of group k against all others
         positive = y == k

@@ -23,10 +23,10 @@ LEAST_LOG_COEFFICIENT = -500.0
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
-    """Return the root of an increasing function; -inf or inf if there is none in [-end, end].
+    """Return the root of an increasing function; -inf or inf if it is not in [-end, end].
 
-    `increasing` returns value and slope at a point. Newton's method starts from 0; a step outside
-    the bracket is replaced by bisection.
+    `increasing` returns the value and the slope at a point. Newton's method starts from 0, and a
+    step outside the bracket is replaced by bisection.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class PowerSeries:
         Observed count.
     share : float, default 0.5
         Proportion of ``P(T = t)`` included in each tail. Use one half (mid-p) if margins vary from
-        sample to sample, so that the level is valid on average over margins; 1 for a binomial
+        sample to sample; the level is then valid on average over margins. Use 1 for a binomial
         count, where margins are fixed.
     """
 
@@ -72,12 +72,12 @@ class PowerSeries:
     share: float = 0.5
 
     def less(self, other: PowerSeries) -> PowerSeries:
-        """Return the distribution of this count, given its sum with another count.
+        """Return the distribution of this count given the sum of this and another count.
 
-        Its parameter is the difference between both parameters.
+        Its parameter is the difference between the parameters of the two counts.
 
-        The coefficients are ``c_t d_(s - t)``, where c and d are the counts' coefficients and s is
-        their observed sum. Its tails include one half of ``P(T = t)``.
+        The coefficients are ``c_t d_(s - t)``, where c and d are the coefficients of the two counts
+        and s is their observed sum. The tails include one half of ``P(T = t)``.
         """
         total = self.t + other.t
         # possible values of this count given the sum; the result is counted from the first
@@ -100,7 +100,7 @@ class PowerSeries:
         return PowerSeries(self.log_c[1:-1], self.t - 1, self.share)
 
     def moments(self, psi: float) -> tuple[float, float]:
-        """Return the mean and variance of the count at parameter `psi`."""
+        """Return the mean and variance of the count at the parameter `psi`."""
         t = np.arange(len(self.log_c))
         log_p = self.log_c + psi * t
         p = np.exp(log_p - log_p.max())
@@ -109,7 +109,7 @@ class PowerSeries:
         return mean, float(p @ (t - mean) ** 2)
 
     def mean(self, psi: float) -> float:
-        """Return the mean of the count at parameter `psi`."""
+        """Return the mean of the count at the parameter `psi`."""
         return self.moments(psi)[0]
 
     def solve(self, mean: float) -> float:
@@ -118,7 +118,7 @@ class PowerSeries:
             return np.inf if mean > 0.0 else -np.inf
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return the count's mean at `psi` minus the target mean, and its slope (the
+            """Return the mean of the count at `psi` minus the target mean, and its slope (the
             variance).
             """
             mean_at_psi, variance = self.moments(psi)
@@ -128,13 +128,15 @@ class PowerSeries:
 
     @cached_property
     def estimate(self) -> float:
-        """Maximum-likelihood estimate of psi, where the mean is `t`; infinite at the ends of the
-        support.
+        """Maximum likelihood estimate of psi, at which the mean equals `t`; infinite at the ends of
+        the support.
         """
         return self.solve(self.t)
 
     def tails(self, psi: float) -> tuple[float, float]:
-        """Return ``P(T <= t)`` and ``P(T >= t)`` at `psi`, each with a `share` of ``P(T = t)``."""
+        """Return ``P(T <= t)`` and ``P(T >= t)`` at `psi`, each including the proportion `share` of
+        ``P(T = t)``.
+        """
         log_p = self.log_c + psi * np.arange(len(self.log_c))
         p = np.exp(log_p - log_p.max())
         p /= p.sum()
@@ -148,21 +150,24 @@ class PowerSeries:
         return min(1.0, 2.0 * min(self.tails(0.0)))
 
     def limits(self, level: float) -> tuple[float, float]:
-        """Return the confidence limits of psi, at which a tail is ``(1 - level) / 2``."""
+        """Return the confidence limits of psi, where a tail probability equals
+        ``(1 - level) / 2``.
+        """
         # the upper tail (side 1) increases with psi and gives the lower limit
         return self._limit(1, 0.5 * (1.0 - level)), self._limit(0, 0.5 * (1.0 - level))
 
     def _limit(self, side: int, alpha: float) -> float:
-        """Return the psi at which the lower (side 0) or upper (side 1) tail is `alpha`; may be
-        infinite.
+        """Return the psi at which the lower (side 0) or upper (side 1) tail probability is `alpha`;
+        may be infinite.
         """
         t = np.arange(len(self.log_c))
         tail_share = (t > self.t if side else t < self.t) + self.share * (t == self.t)
         sign = 1.0 if side else -1.0
 
         def excess(psi: float) -> tuple[float, float]:
-            """Return `sign` times the log of tail / `alpha`, which is nearly linear far from the
-            estimate, and its slope.
+            """Return `sign` times ``ln(tail / alpha)`` and its slope.
+
+            This function is nearly linear far from the estimate.
             """
             log_p = self.log_c + psi * t
             p = np.exp(log_p - log_p.max())
@@ -180,7 +185,7 @@ class PowerSeries:
 def hypergeometric(
     n11: np.ndarray, rows: np.ndarray, columns: np.ndarray, n: np.ndarray
 ) -> PowerSeries:
-    """Return the distribution of the summed first cells of 2 x 2 tables, given all margins.
+    """Return the distribution of the sum of the first cells of 2 x 2 tables, given all margins.
 
     The tables have a common odds ratio. The distribution is the product of the tables'
     hypergeometric generating functions (Birch 1964; Gart 1970): polynomials with coefficients ``1 /
@@ -232,10 +237,10 @@ def hypergeometric(
 def _find_centre(
     log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray, total: int
 ) -> float:
-    """Return the psi at which the sum of the tables' counts has mean `total`.
+    """Return the psi at which the sum of the counts of all tables has mean `total`.
 
-    `log_c` contains the logarithms of `c` in `_multiply_polynomials`, where the other arguments are
-    described.
+    `log_c` contains the logarithms of `c` in `_multiply_polynomials`. The other arguments are
+    described there.
     """
     # the count of each coefficient, from 0 in each table
     t = np.arange(len(log_c)) - np.repeat(start, n_coefficients)
@@ -258,9 +263,9 @@ def _find_centre(
 def _multiply_log_polynomials(
     log_c: np.ndarray, n_coefficients: np.ndarray, start: np.ndarray
 ) -> np.ndarray:
-    """Return log coefficients of a product of polynomials, scaled to a maximum of 0.
+    """Return the log coefficients of a product of polynomials, scaled to a maximum of 0.
 
-    The other arguments are the same as in `_multiply_polynomials`.
+    See `_multiply_polynomials` for the other arguments.
     """
     if len(n_coefficients):
         log_c = log_c - np.repeat(np.maximum.reduceat(log_c, start), n_coefficients)
@@ -273,9 +278,9 @@ def _multiply_polynomials(
 ) -> np.ndarray:
     """Return the coefficients (support,) of the product of polynomials, scaled to a maximum of 1.
 
-    `c` contains the coefficients of all polynomials; polynomial i has `n_coefficients[i]` of them,
-    starting at `start[i]`. Because there may be many small strata, short polynomials are padded to
-    equal widths and multiplied pairwise, all at once.
+    `c` contains the coefficients of all polynomials. Polynomial i has `n_coefficients[i]`
+    coefficients, which start at `start[i]`. There may be many small strata, so short polynomials
+    are padded to equal widths and multiplied in pairs, all at once.
     """
     # (polynomials, width): none so far
     products = np.ones((0, 2))

@@ -1,4 +1,6 @@
-"""Exact test of independence in a table of counts, by enumerating tables with the same margins."""
+"""Exact test of independence in a table of counts, by enumeration of all tables with the same
+margins.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,16 @@ MAX_BOUNDS = 5 * 10**7  # maximum number of steps for bounds on the completions 
 
 
 def enumerated_p(table: np.ndarray, budget: int) -> float | None:
-    """Return the exact p-value of a table's likelihood ratio, given its margins.
+    """Return the exact p-value of the likelihood ratio statistic of a table, given its margins.
 
     Returns None if more than `budget` partial tables would be required.
 
     Tables with the same margins are filled column by column. Partial tables with the same remaining
     row sums and the same statistic are merged. Partial tables are dropped if none of their
-    completions reaches the observed statistic, and counted at once if all do (the network algorithm
-    of Mehta & Patel 1983, JASA 78), so small p-values need few steps. If there are many partial
-    tables, those with nearly equal statistics are also merged, which leaves at least three correct
-    digits of p.
+    completions reaches the observed statistic, and counted immediately if all do (the network
+    algorithm of Mehta & Patel 1983, JASA 78). Small p-values therefore require few steps. If there
+    are many partial tables, tables with nearly equal statistics are also merged. At least three
+    digits of p remain correct.
 
     Parameters
     ----------
@@ -105,10 +107,10 @@ def enumerated_p(table: np.ndarray, budget: int) -> float | None:
 def _fill_column(
     remaining: np.ndarray, size: int, budget: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return all ways to distribute a column's `size` counts over rows with `remaining` sums.
+    """Return all ways to distribute the `size` counts of a column over rows with `remaining` sums.
 
-    For T ways, the result contains their positions (T,) in `remaining` (S, K) and their cells (T,
-    K). Returns None if the number of ways exceeds `budget`.
+    If there are T ways, the result contains their positions (T,) in `remaining` (S, K) and their
+    cells (T, K). Returns None if the number of ways exceeds `budget`.
     """
     origin = np.arange(len(remaining))
     cells = np.zeros((len(remaining), 0), dtype=np.int64)
@@ -136,8 +138,8 @@ def _merge(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Merge partial tables with the same remaining row sums (in any order) and close statistics.
 
-    Statistics are close if they are in the same bin of size `width`. Weights are added and
-    statistics averaged.
+    Statistics are close if they are in the same bin of size `width`. Weights are added, and
+    statistics are averaged.
     """
     if not len(remaining):
         return remaining, statistic, log_weight
@@ -157,8 +159,10 @@ def _merge(
 
 
 def _bounds_of_two_rows(counts: np.ndarray) -> list[np.ndarray] | None:
-    """Return, for each column of a table (2, L), the minimum and maximum sum of n ln n over all
-    later columns (2, sums), indexed by the smaller of their row sums; None if this takes too long.
+    """Return bounds on the sum of n ln n over all later columns, for each column of a table (2, L).
+
+    The minimum and maximum are an array (2, sums), indexed by the smaller row sum of the later
+    columns. Returns None if this takes too long.
     """
     from scipy.special import xlogy
 

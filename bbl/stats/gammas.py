@@ -1,4 +1,6 @@
-"""Tail probabilities of weighted sums of gamma variables, such as quadratic forms."""
+"""Tail probabilities of weighted sums of gamma variables, such as quadratic forms in normal
+variables.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +17,23 @@ NEGLIGIBLE = 1e-40
 
 
 def tail(coefficient: np.ndarray, shape: np.ndarray, x: float = 0.0) -> float:
-    """Return ``P(sum_i c_i G_i > x)`` for independent gamma variables ``G_i`` with scale 1, to
-    about ten digits.
+    """Return ``P(sum_i c_i G_i > x)`` for independent gamma variables ``G_i`` with scale 1.
+
+    The result is accurate to about ten digits.
 
     Parameters
     ----------
     coefficient, shape : ndarray, shape (r,)
-        Weights ``c_i`` of either sign, and shapes of the variables. A chi-square variable with d
-        degrees of freedom is twice a gamma variable with shape ``d / 2``.
+        Weights ``c_i``, which may be negative, and shapes of the variables. A chi-square variable
+        with d degrees of freedom is twice a gamma variable with shape ``d / 2``.
     x : float, default 0.0
         Threshold for the sum.
 
     Notes
     -----
-    The inversion integral of the moment generating function is evaluated by the trapezoid rule on a
-    contour that crosses the real axis near the saddle point and bends away from it, along which the
-    integrand decreases rapidly (Rice 1980; Daniels 1987).
+    The moment generating function is inverted by numerical integration with the trapezoid rule. The
+    contour crosses the real axis near the saddle point and bends away from it, so the integrand
+    decreases rapidly along the contour (Rice 1980; Daniels 1987).
 
     Examples
     --------
@@ -59,8 +62,8 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
     """Return ``P(sum_i c_i G_i > x)`` for coefficients `c` and shapes `a` (r,), with `x` at or
     above the mean.
 
-    This is ``1/pi`` times the integral, over v from 0 to infinity, of the imaginary part of ``M(s)
-    exp(-s x) / s ds/dv``, where ``M(s) = prod_i (1 - c_i s)^-a_i`` is the moment generating
+    The result is ``1/pi`` times the integral of the imaginary part of ``M(s) exp(-s x) / s ds/dv``
+    over v from 0 to infinity, where ``M(s) = prod_i (1 - c_i s)^-a_i`` is the moment generating
     function. The contour is ``s(v) = saddle + scale (bend (cosh v - 1) + i sinh v)``.
     """
     c_max = c.max()
@@ -100,8 +103,9 @@ def _upper_tail(c: np.ndarray, a: np.ndarray, x: float) -> float:
 
 
 def _find_saddle(c: np.ndarray, a: np.ndarray, x: float, pole: float) -> float:
-    """Return the saddle point in [0, pole) to 0.1 %, where the cumulant generating function has
-    slope `x`.
+    """Return the saddle point in [0, pole), where the cumulant generating function has slope `x`.
+
+    The relative accuracy is 0.1 %.
 
     It is the root s of ``sum_i a_i c_i / (1 - c_i s) = x``. `c` and `a` (r,) contain the
     coefficients and shapes of the gamma variables; `pole` is the singularity 1 / max(c) of the

@@ -48,8 +48,8 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
-    """Return p-values of statistics under a chi-square distribution with `df` degrees of freedom;
-    nan if `df` is 0.
+    """Return the p-values of chi-square statistics with `df` degrees of freedom; nan if `df`
+    is 0.
     """
     from scipy.special import chdtrc
 
@@ -59,7 +59,8 @@ def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
 def is_sparse(fitted: np.ndarray) -> bool:
     """Return whether expected counts (n,) are too small for Cochran's rule.
 
-    The rule is for chi-square distributions. Cells with an expected count of 0 are ignored.
+    The rule applies to tests based on a chi-square distribution. Cells with an expected count of 0
+    are ignored.
     """
     positive = fitted[fitted > 0.0] * (1.0 + ROUNDING)
     return bool((positive < LEAST_COUNT).any() or (positive < SMALL_COUNT).mean() > SMALL_SHARE)
@@ -73,12 +74,16 @@ def pearson_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return signed square roots of the cells' contributions ``2 (n ln(n / m) - n + m)`` to G2."""
+    """Return the signed square roots of the contributions ``2 (n ln(n / m) - n + m)`` of cells to
+    G2.
+    """
     return np.sign(observed - fitted) * np.sqrt(_deviances(observed, fitted))
 
 
 def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell, accurately even for close counts."""
+    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell; accurate even for nearly equal
+    counts.
+    """
     from scipy.special import xlog1py
 
     excess = observed - fitted
@@ -92,9 +97,9 @@ def adjusted_residuals(
 ) -> np.ndarray:
     """Return Pearson residuals divided by ``sqrt(1 - leverage)``, their standard errors.
 
-    See Haberman (1973, Biometrics 29). The residuals are standard normal in large samples from the
-    model, and nan in cells whose count is always reproduced by the model. `leverage` (n,) contains
-    the diagonal of the hat matrix, which is close to 1 in such cells.
+    See Haberman (1973, Biometrics 29). If the model is correct, the residuals are standard normal
+    in large samples. They are nan in cells that the model always fits exactly. `leverage` (n,)
+    contains the diagonal of the hat matrix, which is close to 1 in such cells.
     """
     variance = 1.0 - leverage
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -16,7 +16,7 @@ class MeanTests:
     Attributes
     ----------
     F, p : ndarray, shape (q,)
-        F statistics and p-values; nan if there are no residual degrees of freedom.
+        F statistics and p-values; nan without residual degrees of freedom.
     df, residual_df : float
         Degrees of freedom, the same for all variables.
     """
@@ -29,14 +29,15 @@ class MeanTests:
 
 @dataclass(frozen=True)
 class WilksTest:
-    """The test of equal mean vectors of several variables.
+    """Test of equal mean vectors of several variables.
 
     Attributes
     ----------
     lambda_ : float
         Wilks' lambda, ``|W| / |T|``, from the within-group and total sums of squares and products.
     F, df, residual_df, p : float
-        Rao's approximation by an F distribution, exact for two groups, or for one or two variables.
+        Rao's approximation by an F distribution, which is exact for two groups and for one or two
+        variables.
     """
 
     lambda_: float
@@ -80,7 +81,7 @@ def equal_means(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> MeanTes
 
 
 def wilks(n: np.ndarray, sums: np.ndarray, products: np.ndarray) -> WilksTest | None:
-    """Return Wilks' test of equal mean vectors, or None if there are too few rows.
+    """Return Wilks' test of equal mean vectors, or None if the number of rows is too small.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def wilks(n: np.ndarray, sums: np.ndarray, products: np.ndarray) -> WilksTest | 
     sums : ndarray, shape (K, q)
         Sums of the variables, centred near their means.
     products : ndarray, shape (K, q, q)
-        Sums of the variables' squares and products.
+        Sums of squares and products of the variables.
     """
     from scipy.special import fdtrc
 

@@ -1,6 +1,6 @@
-"""Likelihood-ratio test of each predictor under naive Bayes, exact where counts are small.
+"""Likelihood-ratio tests of predictors under naive Bayes, which are exact if counts are small.
 
-There are m predictors with L_i levels, and K groups; equation numbers refer to Woo & Wang (2022).
+There are K groups and m predictors with L_i levels. Equation numbers refer to Woo & Wang (2022).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LikelihoodRatio:
         ``ln f_i(x)/f_i(0)`` in each group (eq. 25): -inf for a level that does not occur, inf if
         only the reference level does not occur, nan if neither occurs.
     h0 : list of m ndarrays, shape (L_i - 1,)
-        The same fields for all groups together.
+        The same fields for all groups combined.
     chisq : ndarray, shape (m,)
         ``q_i`` of eq. (27).
     df : ndarray of int, shape (m,)
@@ -41,13 +41,13 @@ class LikelihoodRatio:
     p : ndarray, shape (m,)
         Asymptotic p-value of `chisq`, from a chi-square distribution with `df` degrees of freedom;
         nan where `df` is zero. If Cochran's rule (`bbl.stats.goodness.is_sparse`) is not satisfied,
-        the exact conditional p-value given the margins, from all tables if these can be enumerated,
-        otherwise from 1,999 random tables (with a fixed seed).
+        p is instead the exact conditional p-value given the margins. It is computed from all tables
+        if these can be enumerated, and otherwise from 1,999 random tables (with a fixed seed).
     exact : ndarray of bool, shape (m,)
         Whether p is the exact conditional p-value.
     is_drawn : ndarray of bool, shape (m,)
-        Whether p was computed from random tables. If so, p is at least 1/2,000, and an upper bound
-        at this value.
+        Whether p was computed from random tables. If so, p is at least 1/2,000; a p-value of
+        1/2,000 is an upper bound.
     """
 
     h: list[np.ndarray]
@@ -60,12 +60,14 @@ class LikelihoodRatio:
 
     @property
     def is_bound(self) -> np.ndarray:
-        """Whether p (m,) is an upper bound because no random table had a statistic as large."""
+        """Whether p (m,) is an upper bound, because the statistics of all random tables were
+        smaller.
+        """
         return self.is_drawn & (self.p <= 1.0 / (RANDOM_TABLES + 1.0))
 
     @property
     def test(self) -> np.ndarray:
-        """Text that describes how each p (m,) was computed; empty without a test."""
+        """Text that describes the computation of each p (m,); empty without a test."""
         texts = np.where(self.exact, "exact", "chi-square").astype(object)
         texts[self.is_drawn] = "Monte Carlo"
         texts[self.is_bound] = "Monte Carlo, upper bound"
@@ -81,15 +83,16 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
     counts : sequence of m ndarrays, shape (K, L_i)
         Weighted counts of levels in each group.
     prior_count : float, default 0.0
-        Pseudocount of each group and of the pooled rows, spread evenly over the predictor's levels.
+        Pseudocount of each group and of the pooled rows, divided equally among the levels of the
+        predictor.
 
     Notes
     -----
     The statistics are eqs. (25) and (27) of Woo & Wang without interactions, with ``0 ln 0 = 0``.
     The chi-square distribution requires rows in nearly all cells (Cochran 1954: expected counts of
     at least 1 in all cells, and 5 in 80 % of them); the permutation distribution given the margins,
-    as in Fisher's test, is valid for any counts. If weights are not integers, neither is valid, and
-    p is nan. `prior_count` affects `chisq`, but not the exact p-value.
+    as in Fisher's test, is valid for any counts. If weights are not integers, neither distribution
+    is valid, and p is nan. `prior_count` affects `chisq`, but not the exact p-value.
 
     Examples
     --------
@@ -168,7 +171,7 @@ def _listed_p(n: np.ndarray) -> float:
 def _drawn_p(n: np.ndarray) -> float:
     """Return the Monte Carlo p-value of a table n (K, L), given its margins.
 
-    The observed table is counted as one of the tables.
+    The observed table is counted as one of the random tables.
     """
     from scipy.stats import random_table
 
@@ -183,12 +186,13 @@ def _drawn_p(n: np.ndarray) -> float:
 
 
 def _least_as_large(n: np.ndarray) -> float:
-    """Return the statistic of a table n (K, L), minus a tolerance for rounding error."""
+    """Return the statistic of a table n (K, L) minus a tolerance for rounding errors."""
     return float(_ratio_statistic(n)) * (1.0 - 1e-12)
 
 
 def _fit_predictor(n: np.ndarray, prior_count: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return a predictor's fields (K, L - 1), pooled fields (L - 1,) and statistic q, given counts.
+    """Return the fields (K, L - 1), the pooled fields (L - 1,) and the statistic q of a predictor,
+    given counts.
 
     ``q = 2 sum_k N_k (sum_x f_k(x) ln f_k(x) - sum_x f_0(x) ln f_0(x))``, where group k has size
     N_k and level proportions f_k, and f_0 are the level proportions of all rows.

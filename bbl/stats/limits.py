@@ -1,4 +1,6 @@
-"""Confidence limits that are valid in small samples: proportions, bounded means and AUCs."""
+"""Confidence limits for proportions, means of bounded variables and AUCs that are valid in small
+samples.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,17 @@ def mean_limits(
     ----------
     values : ndarray, shape (n,)
     weights : ndarray, shape (n,)
-        Frequencies; a weight w counts as w identical values.
+        Frequencies; a value with weight w counts as w identical values.
     low, high : float
         Smallest and largest possible values.
     level : float, default 0.95
 
     Notes
     -----
-    The bound of Gaffke (2005) is a quantile of the mean of the values and one additional value at
-    the bound, with random Dirichlet(1, ..., 1) weights. For zeros and ones, it equals the exact
-    limit of Clopper & Pearson. Learned-Miller & Thomas (2020) found no case in which it is invalid.
+    The limit of Gaffke (2005) is a quantile of a weighted mean with random Dirichlet(1, ..., 1)
+    weights. The mean is over the values and one additional value at `low` or `high`. For zeros and
+    ones, the limit equals the exact limit of Clopper & Pearson. Learned-Miller & Thomas (2020) did
+    not find a case where it is invalid.
 
     Examples
     --------
@@ -92,8 +95,9 @@ def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
     """Return the upper limit for the mean of values up to `high`, with tail probability `alpha`.
 
-    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i``, where the gamma variables G
-    have the weights of the values v as shapes. It exceeds a limit if ``sum (v_i - limit) G_i > 0``.
+    The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i``, where the G_i are gamma
+    variables whose shapes are the weights of the values v_i. It exceeds a limit if
+    ``sum (v_i - limit) G_i > 0``.
     """
     from scipy.optimize import brentq
 
@@ -136,10 +140,10 @@ def area_limits(
 ) -> tuple[float, float]:
     """Return confidence limits for an area under a ROC curve, by method 5 of Newcombe (2006).
 
-    This is a score interval: the variance is evaluated at the limit instead of the estimate, so the
-    lower limit for an area of 1 is below 1. The variance is Hanley & McNeil's (1982), ``a (1 - a)
-    (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``, where N is the mean size of
-    both groups; it assumes that the scores are equally spread in both groups.
+    This is a score interval: the variance is evaluated at the limit instead of the estimate. The
+    lower limit for an area of 1 is therefore below 1. The variance is Hanley & McNeil's (1982), ``a
+    (1 - a) (1 + (N - 1) ((1 - a)/(2 - a) + a/(1 + a))) / (cases controls)``, where N is the mean
+    size of both groups; it assumes that the scores have the same spread in both groups.
 
     Parameters
     ----------

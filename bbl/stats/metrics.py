@@ -1,4 +1,4 @@
-"""Class scores by Bayes' rule (Woo & Wang 2022, section 2.5), and metrics with frequency weights.
+"""Class scores by Bayes' rule (Woo & Wang 2022, section 2.5) and metrics with frequency weights.
 
 Log-probabilities `log_p` have shape (n, K); group codes `y` and `weights` have shape (n,).
 """
@@ -94,7 +94,9 @@ class LossRecord:
 
     @property
     def finding(self) -> str:
-        """Comparison of a loss above the baseline with the baseline, without the remedy."""
+        """Sentence that compares a loss above the baseline with the baseline, without the
+        remedy.
+        """
         loss, baseline = self._formatted
         text = (
             f"On the {self.rows}, the log-loss is {loss}, compared with {baseline} for the class "
@@ -107,7 +109,9 @@ class LossRecord:
 
     @property
     def _formatted(self) -> tuple[str, str]:
-        """Loss and baseline, with just enough digits to distinguish them (three if equal)."""
+        """Loss and baseline as text, with the number of digits needed to distinguish them (three if
+        equal).
+        """
         for digits in DIGITS:
             loss = f"{self.loss:.{digits}g}"
             baseline = f"{self.baseline:.{digits}g}"
@@ -146,10 +150,10 @@ TIE = 1e-12
 
 
 def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Return the position of the largest value along an axis, the first one in case of ties.
+    """Return the position of the largest value along an axis (the first in case of ties).
 
-    Values are tied if they differ by less than 1e-12 times the larger of 1 and the largest absolute
-    value.
+    Values are tied if they differ by less than 1e-12 times the maximum of 1 and the largest
+    absolute value.
 
     Examples
     --------
@@ -164,8 +168,9 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 def rising_ranks(values: np.ndarray) -> np.ndarray:
     """Return the rank (n,) of each value, starting at 0 for the smallest.
 
-    Ties share a rank, and infinite values are tied only with each other. Neighbours in increasing
-    order are tied if they differ by less than 1e-12 times the larger of 1 and their absolute value.
+    Ties share a rank, and infinite values are tied only with each other. Adjacent values in
+    increasing order are tied if they differ by less than 1e-12 times the maximum of 1 and their
+    absolute value.
 
     Examples
     --------
@@ -185,10 +190,11 @@ def rising_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def falling_order(values: np.ndarray) -> np.ndarray:
-    """Return the positions of finite values (n,) in decreasing order; ties keep their order.
+    """Return the positions that sort finite values (n,) in decreasing order; tied values keep their
+    order.
 
-    Neighbours in decreasing order are tied if they differ by less than 1e-12 times the larger of 1
-    and their absolute value.
+    Adjacent values in decreasing order are tied if they differ by less than 1e-12 times the maximum
+    of 1 and their absolute value.
 
     Examples
     --------
@@ -248,7 +254,7 @@ def link(scores: np.ndarray) -> np.ndarray:
 def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> np.ndarray:
     """Return class scores (n, K) for `priors` (K,) instead of the training proportions `shares`.
 
-    A group without rows has no parameters and remains at -inf.
+    The score of a group without rows, which does not have parameters, remains -inf.
     """
     with np.errstate(divide="ignore"):
         shift = np.where(
@@ -258,10 +264,11 @@ def with_priors(scores: np.ndarray, shares: np.ndarray, priors: np.ndarray) -> n
 
 
 def least_cost(log_p: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return, for each row (n,), the group g with the lowest cost ``sum_y P(y|x) costs[y, g]``.
+    """Return the group g with the lowest expected cost ``sum_y P(y|x) costs[y, g]`` in each row
+    (n,).
 
-    Here, y is the true group and g the predicted group; ties are resolved in favour of the first
-    group.
+    Here, y is the true group and g the predicted group. In case of ties, the first group is
+    returned.
     """
     # normalise, so that ties up to rounding do not depend on the unit of costs
     scale = np.abs(costs).max()
@@ -280,8 +287,8 @@ def accuracy(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 def row_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return ``-ln P(y|x)`` (n,) of each row, with P bounded below by `FLOOR`.
 
-    Groups without training rows in a fold have probability 0 there, which would otherwise make the
-    loss infinite.
+    Without this bound, a group without training rows in a fold, which has probability 0, would make
+    the loss infinite.
     """
     return -np.maximum(log_p[np.arange(len(y)), y], LEAST)
 
@@ -292,15 +299,15 @@ def log_loss(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 
 
 def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
-    """Return the weighted mean of the rows' losses (n,)."""
+    """Return the weighted mean of the losses (n,) of all rows."""
     return float(weights @ loss / weights.sum())
 
 
 def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return each row's Brier loss (n,).
+    """Return the Brier loss (n,) of each row.
 
-    This is the sum over groups of squared differences between the probability and the indicator of
-    the observed group.
+    The Brier loss is the sum, over groups, of the squared difference between the probability and
+    the indicator of the group.
     """
     error = np.exp(log_p)
     error[np.arange(len(y)), y] -= 1.0
@@ -315,10 +322,10 @@ def brier(log_p: np.ndarray, y: np.ndarray, weights: np.ndarray) -> float:
 def calibration_error(p: np.ndarray, y: np.ndarray, weights: np.ndarray, bins: int = 10) -> float:
     """Return the mean distance between predicted probabilities `p` and observed proportions.
 
-    The predictions for each group, columns of `p` (n, K), are divided into `bins` of equal width
-    between 0 and 1. The distance is the absolute difference between a bin's mean prediction and the
-    proportion of its rows that belong to the group, averaged over rows and groups (the classwise
-    expected calibration error of Kull et al. 2019).
+    For each group, the predictions (a column of `p` (n, K)) are divided into `bins` of equal width
+    between 0 and 1. In each bin, the distance is the absolute difference between the mean
+    prediction and the proportion of rows that belong to the group. It is averaged over rows and
+    groups (the classwise expected calibration error of Kull et al. 2019).
 
     Examples
     --------
@@ -341,10 +348,9 @@ def auc(
 ) -> tuple[float, float, float]:
     """Return the area under the ROC curve and DeLong's confidence limits: ``(auc, lower, upper)``.
 
-    The limits are ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)``,
-    for n1 positive and n0 other rows (see the comments), computed by mid-ranks (DeLong, DeLong &
-    Clarke-Pearson 1988; Sun & Xu 2014). They are clipped to [0, 1]; all three values are nan if a
-    group is empty.
+    The limits are ``auc`` plus or minus the normal quantile times ``sqrt(s10 / n1 + s01 / n0)`` for
+    n1 positive and n0 other rows, clipped to [0, 1]. They are computed from mid-ranks (DeLong,
+    DeLong & Clarke-Pearson 1988; Sun & Xu 2014). All three values are nan if a group is empty.
 
     Parameters
     ----------
@@ -381,5 +387,7 @@ def auc(
 
 
 def _mid_ranks(count: np.ndarray) -> np.ndarray:
-    """Return, for each distinct score, the weight below it plus half of its own weight `count`."""
+    """Return the mid-rank of each distinct score: the weight of smaller scores plus half of its own
+    weight `count`.
+    """
     return np.cumsum(count) - 0.5 * count

@@ -1,6 +1,7 @@
-"""Odds of levels against a reference level in two samples: smallest cells, limits of shifts.
+"""Odds of levels against a reference level in two samples: smallest counts and limits for shifts.
 
-Counts of a sample have shape (2, D), with counts at each of D levels and at the reference level.
+The counts of a sample have shape (2, D): counts at each of D levels, and counts at the reference
+level.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ __all__ = ["least_cells", "shifts_from_pooled"]
 def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Return the smallest observed or expected count (D,) in the 2 x 2 tables of two samples.
 
-    The counts of the samples are `one` and `other` (2, D). Expected counts have the same margins,
-    and equal odds in both samples.
+    `one` and `other` (2, D) contain the counts of the samples. Expected counts have the same
+    margins as the observed counts, and equal odds in both samples.
 
     Examples
     --------
@@ -33,29 +34,31 @@ def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def shifts_from_pooled(
     log_ratios: np.ndarray, counts: np.ndarray, sizes: np.ndarray, g: int
 ) -> np.ndarray:
-    """Convert limits (D,) for log odds ratios of group `g` against the others to limits for shifts.
+    """Convert limits (D,) for log odds ratios of group `g` against the other groups to limits for
+    shifts.
 
-    The shift is the group's log odds minus the log odds of all groups together; it has the same
-    sign as the log odds ratio.
+    The shift is the log odds in the group minus the log odds in all groups combined. It has the
+    same sign as the log odds ratio.
 
     Parameters
     ----------
     log_ratios : ndarray, shape (D,)
-        Limits for the log odds of `g` minus the log odds of the other groups together; may be
+        Limits for the log odds in `g` minus the log odds in the other groups combined; may be
         infinite or nan.
     counts : ndarray, shape (K, 2, D)
         Counts of each group.
     sizes : ndarray, shape (K, D)
-        Number of observations in each group, including those at other levels.
+        Number of observations in each group, including observations at other levels.
     g : int
 
     Notes
     -----
-    Given the margins of the 2 x 2 table of `g` and the others, the odds of all groups are fixed,
-    and a log odds ratio determines the cells and hence the shift, with standard error s. Given only
-    the group sizes, the estimate d has standard error S, which is usually larger. Limits are then
-    moved away from d, as in `bbl.stats.shift.Shift.at`: their distance from d is multiplied by S /
-    s. Limits between 0 and d, whose sign must be preserved, become ``d (limit / d) ** (S / s)``.
+    Given the margins of the 2 x 2 table of `g` and the other groups, the odds in all groups
+    combined are fixed. A log odds ratio therefore determines the cells and the shift, whose
+    standard error is s. Given only the group sizes, the estimate d has standard error S, which is
+    usually larger. Limits are then moved away from d, as in `bbl.stats.shift.Shift.at`: their
+    distance from d is multiplied by S / s. Limits between 0 and d, whose sign must be preserved,
+    become ``d (limit / d) ** (S / s)``.
     """
     total = counts.sum(axis=0)
     group_counts = counts[g]
@@ -82,10 +85,11 @@ def shifts_from_pooled(
 
 
 def _recover_log_odds(log_ratios: np.ndarray, counts: np.ndarray, total: np.ndarray) -> np.ndarray:
-    """Return a sample's log odds (D,), given log odds ratios against another sample and margins.
+    """Return the log odds (D,) in a sample, given log odds ratios against another sample and the
+    margins.
 
-    The margins are the sums of the sample's `counts` (2, D), and the counts `total` (2, D) of both
-    samples together.
+    The margins are the sums of the `counts` (2, D) of the sample, and the counts `total` (2, D) of
+    both samples combined.
     """
     # the cell solves cell (n - size - column + cell) = odds_ratio (size - cell) (column - cell), a
     # quadratic equation. Solve for the cell that is smaller than expected; the other one follows

@@ -44,8 +44,8 @@ class Selection(NamedTuple):
     ----------
     predictors : tuple of int
     p_value : tuple of float
-        Each predictor's p-value at selection, times twice the number of tests (Bonferroni), at most
-        1.
+        P-value of each predictor at selection, multiplied by twice the number of tests
+        (Bonferroni); at most 1.
     """
 
     predictors: tuple[int, ...]
@@ -60,10 +60,11 @@ def select_predictors(
     Each candidate is tested by a score test (Rao 1948) in the regression of the group on the
     selected predictors. The statistic is ``u' V^-1 u``, where u is the gradient with respect to the
     candidate's coefficients at zero, and V is the covariance of u given the other coefficients. The
-    candidate with the smallest p-value is selected if this is below half of `level` divided by the
-    number of candidates. Otherwise, products of pairs are tested in the same way, with the other
-    half of `level`; the products of the selected pair and both its predictors are then added to the
-    regression. If no predictor is relevant, the probability of selecting any is at most `level`.
+    candidate with the smallest p-value is selected if this p-value is below half of `level` divided
+    by the number of candidates. Otherwise, products of pairs are tested in the same way, with the
+    other half of `level`. If a pair is selected, its products and both of its predictors are added
+    to the regression. If none of the predictors is relevant, the probability of selecting any of
+    them is at most `level`.
 
     Parameters
     ----------
@@ -148,19 +149,20 @@ def _is_significant(log_p: np.ndarray, level: float) -> bool:
 def _deviation_metric(n: int) -> np.ndarray:
     """Return the matrix M (n - 1, n - 1) of a penalty on deviations from the mean.
 
-    ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2`` for ``x = (0, v)``, where the n values x are the
+    ``v' M v = n / (n - 1) sum_k (x_k - mean x)^2`` for ``x = (0, v)``, where x contains the n
     coefficients of all levels or groups, with 0 for the reference. The penalty ``v' M v`` does not
-    depend on the choice of the reference. The factor makes the diagonal of M equal to 1.
+    depend on the choice of the reference. With the factor ``n / (n - 1)``, the diagonal of M equals
+    1.
     """
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
 
 def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """Return the log-probabilities that chi-square variables exceed `statistic`.
+    """Return the log-probabilities of chi-square variables exceeding `statistic`.
 
-    Probabilities too small for floats are computed from the continued fraction of the incomplete
-    gamma function, ``exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) / ...))``
-    (Abramowitz & Stegun 1964, eq. 6.5.31, contracted).
+    Probabilities that are too small for floats are computed from the continued fraction of the
+    incomplete gamma function, ``exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) /
+    ...))`` (Abramowitz & Stegun 1964, eq. 6.5.31, contracted).
     """
     from scipy.special import gammaincc, gammaln
 
@@ -179,7 +181,8 @@ def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
 
 
 def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return second derivatives (n, f) of losses with respect to scores of groups a and b (f,).
+    """Return the second derivatives (n, f) of losses with respect to the scores of groups a and b
+    (f,).
 
     They are ``P_a ([a = b] - P_b)`` for probabilities P (n, K - 1).
     """
@@ -187,16 +190,16 @@ def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
-    """Return the sums (m, m) of `cells` over all pairs of levels, for each pair of predictors."""
+    """Return the sums (m, m) of `cells` over the pairs of levels of each pair of predictors."""
     return np.add.reduceat(np.add.reduceat(cells, level_starts, axis=0), level_starts, axis=1)
 
 
 class _Regression:
     """Multinomial logistic regression with a ridge penalty; the first group is the reference.
 
-    Rows with identical design are merged into R cells, and the likelihood uses sums over cells.
-    Coefficients are (p, K - 1), beginning with the constant. Matrices over all coefficients are
-    ordered by group.
+    Rows with identical design are merged into R cells, and the likelihood is computed from sums
+    over cells. Coefficients have shape (p, K - 1); the first row is the constant. Matrices over all
+    coefficients are ordered by group.
 
     Attributes
     ----------
@@ -259,11 +262,11 @@ class _Regression:
 
     @property
     def has_rows_for_more(self) -> bool:
-        """Whether there are enough rows for additional parameters."""
+        """Whether the number of rows is sufficient for additional parameters."""
         return bool(self.coefficients.size * ROWS_PER_PARAMETER < self.weights.sum())
 
     def add(self, columns: np.ndarray, metric: np.ndarray | None = None) -> None:
-        """Add columns (n, q) with a penalty metric (q, q) to the regression, and refit."""
+        """Add columns (n, q) with a penalty metric (q, q) to the regression and refit it."""
         p = len(self.ridge)
         q = columns.shape[1]
         ridge = np.zeros((p + q, p + q))
@@ -345,13 +348,13 @@ class _Regression:
         return (u * np.linalg.solve(variance, u[..., None])[..., 0]).sum(axis=1)
 
     def pair_tests(self, pairs: list[tuple[int, ...]], chosen: Iterable[int]) -> np.ndarray:
-        """Return the log p-value of each pair's joint levels, given the `chosen` (selected)
+        """Return the log p-value for the joint levels of each pair, given the `chosen` (selected)
         predictors.
 
         The statistic is the sum of ``u' V^-1 u`` over the joint levels of a pair, where u (K - 1,)
         is the score of a joint level's indicator and V is its covariance. V does not account for
-        the reduction in variance due to the coefficients in the regression, so p-values tend to be
-        too large.
+        the reduction in variance due to the estimated coefficients, so p-values tend to be too
+        large.
         """
         K1 = self.K - 1
         # indicators of all levels
@@ -409,9 +412,9 @@ class _Regression:
     def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
         """Return the covariances (d, K - 1, K - 1, p) of the scores of two sets of columns.
 
-        They are for all pairs of groups except the first group. The first set, times the weights of
-        rows (or cells), is `weighted` (r, d); the second is `columns` (r, p). P (r, K - 1) contains
-        probabilities.
+        The result contains all pairs of groups except the first group. `weighted` (r, d) is the
+        first set multiplied by the weights of rows (or cells), and `columns` (r, p) is the second
+        set. P (r, K - 1) contains probabilities.
         """
         K1 = self.K - 1
         (r, p) = columns.shape
@@ -427,10 +430,11 @@ class _Regression:
         return out
 
     def _fit(self) -> None:
-        """Sum over the rows in cells, and maximise the penalised likelihood by Newton's method.
+        """Sum the rows in each cell, and maximise the penalised likelihood by Newton's method.
 
-        The iteration starts from the current coefficients. Computing the information takes far
-        longer than computing the gradient, so it is reused as long as steps become much shorter.
+        The iteration starts from the current coefficients. Computing the information matrix takes
+        much longer than computing the gradient, so it is reused as long as steps become much
+        shorter.
         """
         from scipy.linalg import cho_factor, cho_solve
         from scipy.sparse import csr_array

@@ -18,12 +18,14 @@ __all__ = ["Shift"]
 
 @dataclass(frozen=True)
 class Shift:
-    """Shift of the first of two samples as a function of the difference of their log odds ratios.
+    """Shift of the first of two samples as a function of the difference between their log odds
+    ratios.
 
-    Given the margins and the sum of both counts, the pooled parameter, i.e. the common parameter
-    that both samples would have, is fixed. The difference determines both parameters, because the
-    mean counts must add up to the observed sum, and therefore also the shift, which is the first
-    parameter minus the pooled parameter. A difference of zero gives a shift of zero.
+    The margins and the sum of both counts determine the pooled parameter, i.e. the parameter under
+    the assumption that both samples have the same. The difference determines both parameters,
+    because the mean counts must add up to the observed sum. It therefore also determines the shift,
+    which is the first parameter minus the pooled parameter. If the difference is zero, the shift is
+    zero.
     """
 
     one: PowerSeries  # distribution of the first sample's count
@@ -32,7 +34,7 @@ class Shift:
 
     @classmethod
     def of(cls, one: PowerSeries, other: PowerSeries) -> Shift | None:
-        """Return the shift of `one`; None if the common parameter is infinite."""
+        """Return the shift of `one`, or None if the common parameter is infinite."""
         common = _first_parameter(one, other, 0.0)
         return cls(one, other, common) if abs(common) < FURTHEST else None
 
@@ -40,9 +42,9 @@ class Shift:
         """Return the limit for the shift that corresponds to a limit for the difference.
 
         `error` is the standard error of the shift. If it exceeds the standard error given the
-        margins, the limit is moved away from the estimate by the ratio of the two errors: linearly
-        for a limit beyond the estimate; for a limit between zero and the estimate, whose sign must
-        be preserved, by raising limit / estimate to the power of this ratio.
+        margins, the limit is moved away from the estimate by the ratio of the two errors. A limit
+        beyond the estimate is moved linearly. For a limit between zero and the estimate, whose sign
+        must be preserved, limit / estimate is raised to the power of this ratio.
         """
         limit = self._shift(difference)
         estimate, margins_error = self._observed
@@ -77,7 +79,7 @@ class Shift:
 
 
 def _first_parameter(one: PowerSeries, other: PowerSeries, difference: float) -> float:
-    """Return the first parameter, given the `difference` from the second and the observed sum."""
+    """Return the first parameter, given its `difference` from the second and the observed sum."""
     difference = float(np.clip(difference, -2.0 * FURTHEST, 2.0 * FURTHEST))
     total = one.t + other.t
     # smallest and largest possible sum

@@ -14,7 +14,7 @@ def t_quantile(probability: float, df: float) -> float: ...
 @overload
 def t_quantile(probability: float, df: np.ndarray) -> np.ndarray: ...
 def t_quantile(probability: float, df: float | np.ndarray) -> float | np.ndarray:
-    """Return a quantile of the t distribution; normal if `df` is infinite, nan if it is below 1.
+    """Return a quantile of the t distribution (normal if `df` is infinite, nan if it is below 1).
     `df` may be an array.
     """
     from scipy.special import ndtri, stdtrit
@@ -42,8 +42,8 @@ def two_sided_p(t: np.ndarray, df: float | np.ndarray) -> np.ndarray:
 
 
 def _split(df: float | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which degrees of freedom have a distribution, and those that are finite; 1 for the
-    others.
+    """Return a mask of valid degrees of freedom, and `df` with 1 for invalid and infinite
+    values.
     """
     df = np.asarray(df, dtype=float)
     is_known = df >= 1.0

@@ -1,4 +1,4 @@
-"""Wald tests of parameter tables, and p-values adjusted for multiple testing."""
+"""Wald tests of parameter tables, and adjustment of p-values for multiple testing."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def wald(
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
     """Return p-values (n,) adjusted for multiple testing.
 
-    Values of nan (no test) remain nan and are not counted.
+    NaN values (without a test) remain NaN and are not counted.
 
     Parameters
     ----------
     p : ndarray
     method : {"holm", "fdr_bh"}
         "holm" (Holm 1979) controls the probability of any false rejection, and "fdr_bh" (Benjamini
-        & Hochberg 1995) controls the expected proportion of false rejections. Of n p-values in
-        increasing order, the k-th becomes the largest ``(n - j + 1) p_j`` for j <= k ("holm") or
-        the smallest ``n p_j / j`` for j >= k ("fdr_bh"), but at most 1.
+        & Hochberg 1995) controls the expected proportion of false rejections. If n p-values are
+        sorted in increasing order, the adjusted k-th value is the largest ``(n - j + 1) p_j`` for j
+        <= k ("holm") or the smallest ``n p_j / j`` for j >= k ("fdr_bh"), but at most 1.
 
     Examples
     --------

@@ -96,7 +96,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows
         is (n, K).
     recipe : Recipe
-        Options of the estimates; ``recipe.plain`` states whether they are neither averaged nor
+        Options of the estimates; ``recipe.plain`` is True if they are neither averaged nor
         weighted. For estimates without AWNB, ``recipe.awnb`` is None; without WANBIA,
         ``recipe.wanbia`` is False.
     arc_posterior : ndarray, shape (m,), or None
@@ -150,8 +150,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # the structure
 
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; raises an AttributeError for an average of networks, which does not
-        have this `attribute`.
+        """Return the graph.
+
+        Raises an AttributeError for an average of networks, which does not have this `attribute`.
         """
         if isinstance(self.structure, Structure):
             return self.structure
@@ -161,20 +162,23 @@ class NetworkResults(SingleGraph, ClassifierResults):
         )
 
     def __dir__(self) -> list[str]:
-        """Return the attributes without those that only averages, or only single networks, have."""
+        """Return the names of the attributes that apply to this model, i.e. to an average or a
+        single network.
+        """
         hidden = {"members"} if isinstance(self.structure, Structure) else OF_SINGLE_NETWORKS
         return sorted({*super().__dir__()} - hidden)
 
     def _require_network(self, noun: str) -> Network:
-        """Return the network; raises an OptionError for an average of networks, which does not have
-        this `noun`.
+        """Return the network.
+
+        Raises an OptionError for an average of networks, which does not have this `noun`.
         """
         require_single(self.structure, noun)
         return cast(Network, self.network)
 
     @property
     def members(self) -> dict[Hashable, Structure]:
-        """The graphs of an average, by the name of the feature that is the parent of all others."""
+        """Graphs of an average, by the name of the feature that is the parent of all others."""
         if isinstance(self.structure, AveragedStructure):
             return self.structure.members
         raise AttributeError(
@@ -184,7 +188,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def learner(self) -> str | None:
-        """Name of the learner; None if the structure was given by hand."""
+        """Name of the learner; None if the structure was specified by the user."""
         return self.structure.learner
 
     @property
@@ -199,7 +203,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def features(self) -> tuple[Any, ...]:
-        """Names of the features in the graph, in its order."""
+        """Names of the features, in the order of the graph."""
         return self.structure.features
 
     @property
@@ -231,7 +235,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Probability table of each variable, with one row for each parent configuration and one
         column for each level.
 
-        For an average, a dict with the tables of each member.
+        For an average, this is a dict with the tables of each member.
         """
         if isinstance(self.network, Averaged):
             networks = zip(self.members, self.network.members, strict=True)
@@ -243,8 +247,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @cached_property
     def params_se(self) -> dict[Hashable, pd.DataFrame]:
-        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan if there
-        are none.
+        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan if not
+        available.
         """
         network = self._require_network("standard errors")
         if self._errors is None:
@@ -295,7 +299,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[NetworkResults, float]]:
-        """The fits that a bootstrap refits, with their weights: only this fit."""
+        """This fit, with weight 1, since it is the only one that a bootstrap refits."""
         return ((self, 1.0),)
 
     @property
@@ -307,13 +311,13 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return ``ln P(y, known features)``, shape (n, K), for rows (n, m) encoded by
         ``design.encode``.
 
-        A row with probability zero in every class gets K equal scores.
+        If the probability of a row is zero in every class, its K scores are equal.
         """
         # the function of `bbl.bayesnet`
         return class_scores(self.network.log_joint(codes, missing))
 
     def _check_likelihood(self) -> None:
-        """Do nothing, because rows always have a likelihood, unlike in other kinds of models."""
+        """Do nothing, because this kind of model always defines a likelihood of rows."""
 
     def _log_likelihood_of(self, rows: Rows) -> float:
         """Return the weighted log-likelihood of class and known features; nan if any row has a
@@ -366,17 +370,17 @@ class NetworkResults(SingleGraph, ClassifierResults):
         Parameters
         ----------
         newdata, unseen, priors, costs
-            As in `ClassifierResults.predict`; an ignored level counts as a missing value.
+            As in `ClassifierResults.predict`; ignored levels are treated as missing values.
         type : {"prob", "class", "link"}, default "prob"
             Probabilities of the classes, the most probable class, or the log-odds of each class.
 
         Returns
         -------
         DataFrame or Series
-            With the same index as `newdata`: one column per class, then ``yhat`` (or ``yhat_`` if a
-            class has that name); for ``type="class"`` only the predicted classes. Among equally
-            probable classes, the first is predicted. A row with probability zero in every class
-            gets equal class probabilities.
+            Predictions with the index of `newdata`: one column per class, followed by ``yhat`` (or
+            ``yhat_`` if a class has that name). For ``type="class"``, only the predicted classes.
+            In case of ties, the first class is predicted. If the probability of a row is zero in
+            every class, all class probabilities are equal.
 
         Raises
         ------
@@ -397,15 +401,16 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return super().predict(newdata, type, unseen, priors=priors, costs=costs)
 
     def _attribution(self) -> Attribution:
-        """Return ``ln P(y, x)`` as a sum over families; raises an OptionError for an average."""
+        """Return ``ln P(y, x)`` as a sum over families. Raises an OptionError for an average."""
         return attribution(self.labels, self._require_network("single sum for its scores"))
 
     def _score_model(self) -> ScoreModel:
         return network_scores(self.labels, self.network)
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refitted:
-        """Estimate the tables of the same graphs from the rows `train`; `rng` is for trees (AWNB),
-        `warm` is not used.
+        """Estimate the tables of the same graphs from the rows `train`.
+
+        `rng` is used for the trees of AWNB; `warm` is ignored.
         """
         members = self.network.members if isinstance(self.network, Averaged) else (self.network,)
         dags = [member.dag for member in members]
@@ -416,10 +421,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return Refitted(refit.network)  # `Refitted` has the method class_scores
 
     def _redraw(self, rows: Sample, rng: np.random.Generator) -> tuple[Refitted, np.ndarray] | None:
-        """Draw the tables from their Dirichlet posteriors given `rows`; return the network and its
-        class proportions (K,).
+        """Draw the tables from their Dirichlet posteriors given `rows`, and return the network and
+        its class proportions (K,).
 
-        Returns None for averaged or weighted tables, which have no posterior.
+        Returns None for averaged or weighted tables, which do not have a posterior.
         """
         if not self.recipe.plain:
             return None
@@ -428,19 +433,19 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """Advice if the network predicts worse than the class proportions."""
+        """Advice for a network that predicts worse than the class proportions."""
         return "Fit the same formula with bbl.bbl() and calibrate='temperature'."
 
     # summary, figures, samples, exports
 
     def summary(self) -> Summary:
-        """Summarise the fit: key figures, all features with their parents, and the smaller
+        """Summarise the fit: key statistics, all features with their parents, and the smaller
         probability tables.
 
         Returns
         -------
         Summary
-            Displays as text, HTML or LaTeX; has the attribute ``tables``.
+            Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
 
         Examples
         --------
@@ -479,7 +484,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     def _arc_widget(self) -> tuple[list[str], str]:
         """Return a sentence on the strengths of the arcs between features, and their graph and heat
-        map; both are empty without training rows in memory.
+        map.
+
+        Both are empty without training rows in memory.
         """
         if self.training is None or not self.training.whole:
             return [], ""
@@ -497,7 +504,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return [text] if widget else [], widget
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of the model file: names and options as a dict, numbers as arrays."""
+        """Return the content of the model file: a dict of names and options, and a dict of
+        arrays.
+        """
         return pack(self, store_data)
 
     @classmethod
@@ -550,8 +559,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         newdata: Any = None,
         weights: Any = None,
     ) -> Any:
-        """Draw the graph, the probabilities of one variable with their standard errors, or a figure
-        of the predictions.
+        """Draw the graph, the probabilities of one variable with their standard errors, or plot the
+        predictions.
 
         Parameters
         ----------
@@ -559,7 +568,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
             Variable whose probabilities are drawn; the graph by default.
         ax : matplotlib Axes, optional
         kind : {"graph", "confusion", "roc", "calibration"}, default "graph"
-            ``"graph"``: the graph, or the probabilities of `var`. Others: the figure of
+            ``"graph"``: the graph, or the probabilities of `var`. Other values: the figure of
             ``evaluate(newdata, weights).plot(kind)``.
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
@@ -590,8 +599,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return plot_probabilities(var, table, errors, ax)
 
     def write_bif(self, path: str | os.PathLike[str]) -> None:
-        """Write the network to a file in the Interchange Format for Bayesian Networks (BIF), for
-        other programs.
+        """Export the network to a file in the Interchange Format for Bayesian Networks (BIF).
 
         Parameters
         ----------
@@ -599,7 +607,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
         Notes
         -----
-        In names and levels, characters other than letters, digits and underscores are replaced; a
+        Characters in names and levels other than letters, digits and underscores are replaced. A
         number is appended if two names would become equal.
 
         Examples
@@ -622,7 +630,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
         """Draw `n` rows of class and features, as categorical columns with all levels.
 
-        The class probabilities are the model's `priors`, or the estimated class proportions.
+        The class probabilities are the `priors` of the model, or the estimated class proportions.
 
         Examples
         --------
@@ -644,7 +652,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
     # likelihoods and scores of rows
 
     def logLik(self, newdata: Any = None) -> LogLikelihood:
-        """Return the log-likelihood of class and known features, for the training rows or new rows.
+        """Return the log-likelihood of the class and the known features in the training rows or new
+        rows.
 
         Missing features are averaged over. The result is nan if the class of a row is missing, and
         -inf if a row has probability zero. The joint probability of an average is the mean over its
@@ -668,7 +677,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known
         features)``.
 
-        The class priors are the same as for predictions. The result is nan if any row has a missing
+        The class priors are the same as in predictions. The result is nan if any row has a missing
         class.
 
         Examples
@@ -702,9 +711,10 @@ class NetworkResults(SingleGraph, ClassifierResults):
         kind : {"accuracy", "loglik", "aic", "bic"}, default "accuracy"
             "accuracy": the proportion of correctly classified rows. "loglik": the log-likelihood.
             "aic": the log-likelihood minus the number of free parameters. "bic": the log-likelihood
-            minus ``log(n) / 2`` times that number, where n counts all rows, including incomplete
-            ones. (The attributes `aic` and `bic` are on the usual scale: smaller is better.) If the
-            first argument is a table, as in ``score(newdata)``, the result is the accuracy on it.
+            minus ``log(n) / 2`` times the number of free parameters, where n counts all rows,
+            including incomplete rows. In contrast, the attributes `aic` and `bic` are on the usual
+            scale, where smaller is better. If the first argument is a table, as in
+            ``score(newdata)``, the result is the accuracy on this table.
         newdata : DataFrame, optional
             The training rows by default.
         weights, priors, costs
@@ -741,8 +751,9 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
 
 def _encode_new(design: Design, newdata: Any) -> Sample:
-    """Return a table of features and class as level codes, without rows that the design drops for
-    missing values.
+    """Return the level codes of features and class as a table.
+
+    Rows that the design drops because of missing values are omitted.
     """
     newdata = to_frame(newdata, "newdata")
     codes, missing = design.encode(newdata)  # (n, m); `missing` is None if no value is missing

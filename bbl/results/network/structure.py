@@ -1,4 +1,4 @@
-"""Structures: the graphs of Bayesian network classifiers, with the names of their variables.
+"""Structures: graphs of Bayesian network classifiers with named variables.
 
 The *class* is the response; the other variables are the *features*. A *family* is a variable with
 its parents; the class is a parent of every feature.
@@ -34,18 +34,18 @@ __all__ = [
 
 @dataclass(frozen=True, repr=False)
 class Inspection(ABC):
-    """Base class of `Structure` and `AveragedStructure`: graphs, and how they were learned.
+    """Base class of `Structure` and `AveragedStructure`: graphs and the learner that produced them.
 
     Attributes
     ----------
     class_var : hashable
         Name of the class.
     columns : tuple of length m
-        Names of the candidate features; feature selection may leave some out of the graphs.
+        Names of the candidate features; feature selection may exclude some of them from the graphs.
     dags : tuple of Dag
         Arcs among features, as positions in `columns`: a single graph, or one per averaged network.
     learner : str or None
-        Name of the learner; None if the structure was given by hand.
+        Name of the learner; None if the structure was specified by the user.
     options : mapping
         Options of the learner.
     score_log : tuple of float
@@ -61,11 +61,11 @@ class Inspection(ABC):
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the printed form: the learner, and the numbers of features and arcs."""
+        """Return the printed form: the learner and the numbers of features and arcs."""
 
     @property
     def features(self) -> tuple[Any, ...]:
-        """Names of the features in the graph, in its order."""
+        """Names of the features, in the order of the graph."""
         return tuple(self.columns[i] for i in self.dags[0].features)
 
     @property
@@ -75,8 +75,7 @@ class Inspection(ABC):
 
 
 class SingleGraph(ABC):
-    """Mixin of `Structure` and fitted networks: the families, the arcs and the kind of a single
-    graph.
+    """Mixin for `Structure` and fitted networks: families, arcs and properties of a single graph.
 
     A family is a tuple of the variable, its feature parents in the order of addition, and the
     class.
@@ -84,13 +83,14 @@ class SingleGraph(ABC):
 
     @abstractmethod
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the graph; raises an AttributeError for the requested `attribute` if there are
-        several graphs.
+        """Return the graph.
+
+        Raises an AttributeError for the requested `attribute` if there are several graphs.
         """
 
     @property
     def feature_families(self) -> dict[Hashable, tuple[Any, ...]]:
-        """For each feature, a tuple of the feature and its feature parents."""
+        """Families of the features, each as a tuple of the feature and its feature parents."""
         graph = self._single_graph("feature_families")
         return {
             graph.columns[i]: (graph.columns[i], *graph._names(parents))
@@ -99,7 +99,7 @@ class SingleGraph(ABC):
 
     @property
     def families(self) -> dict[Hashable, tuple[Any, ...]]:
-        """The family of each variable, by name; the family of the class is only the class."""
+        """Family of each variable, by name. The family of the class contains only the class."""
         graph = self._single_graph("families")
         families = {
             name: (*family, graph.class_var) for name, family in graph.feature_families.items()
@@ -108,7 +108,9 @@ class SingleGraph(ABC):
 
     @property
     def arcs(self) -> list[tuple[Any, ...]]:
-        """Arcs as (from, to), family by family; the arc from the class is last in each family."""
+        """Arcs as (from, to), family by family. The arc from the class is the last in each
+        family.
+        """
         families = self._single_graph("arcs").families
         return [(parent, family[0]) for family in families.values() for parent in family[1:]]
 
@@ -119,7 +121,7 @@ class SingleGraph(ABC):
 
     @property
     def modelstring(self) -> str:
-        """The families as text, each as ``[X|P1:P2:C]``; variables come after their parents."""
+        """Families as text in the form ``[X|P1:P2:C]``, where variables follow their parents."""
         graph = self._single_graph("modelstring")
         family_texts = [f"[{graph.class_var}]"]
         for layer in graph.dag.layers:  # features with all parents in the preceding layers
@@ -130,22 +132,23 @@ class SingleGraph(ABC):
 
     @property
     def is_anb(self) -> bool:
-        """Whether the structure is an augmented naive Bayes: always True, because the class is a
-        parent of every feature.
+        """Whether the structure is an augmented naive Bayes.
+
+        Always True, because the class is a parent of every feature.
         """
         self._single_graph("is_anb")  # raises an AttributeError for an average
         return True
 
     @property
     def is_nb(self) -> bool:
-        """Whether the structure is naive Bayes: no arcs among the features."""
+        """Whether the structure is naive Bayes, i.e. has no arcs among the features."""
         # largest number of feature parents
         return self._single_graph("is_nb").dag.most_parents == 0
 
     @property
     def is_ode(self) -> bool:
-        """Whether the structure is a one-dependence estimator: no feature has two feature
-        parents.
+        """Whether the structure is a one-dependence estimator, i.e. features have at most one
+        feature parent.
         """
         return self._single_graph("is_ode").dag.most_parents <= 1
 
@@ -155,7 +158,7 @@ class SingleGraph(ABC):
         return self._single_graph("is_semi_naive").dag.is_semi_naive
 
     def is_kde(self, k: int) -> bool:
-        """Return whether no feature has more than `k` feature parents.
+        """Return whether all features have at most `k` feature parents.
 
         Examples
         --------
@@ -220,12 +223,12 @@ class Structure(SingleGraph, Inspection):
     """
 
     def _single_graph(self, attribute: str) -> Structure:
-        """Return the structure itself, which is a single graph."""
+        """Return the structure itself, because it is a single graph."""
         return self
 
     @property
     def dag(self) -> Dag:
-        """The arcs among the features, as positions in `columns`."""
+        """Arcs among the features, as positions in `columns`."""
         return self.dags[0]
 
     def _names(self, positions: tuple[int, ...]) -> tuple[Any, ...]:
@@ -233,7 +236,7 @@ class Structure(SingleGraph, Inspection):
         return tuple(self.columns[i] for i in positions)
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the graph with the class at the top and features below their parents; return the
+        """Draw the graph with the class at the top and features below their parents, and return the
         Axes.
 
         Examples
@@ -254,7 +257,7 @@ class Structure(SingleGraph, Inspection):
 class AveragedStructure(Inspection):
     """The graphs of an average of one-dependence estimators, as returned by `aode`.
 
-    In each graph one feature is the parent of all other features.
+    In each graph, one feature is the parent of all other features.
 
     Examples
     --------
@@ -267,8 +270,8 @@ class AveragedStructure(Inspection):
 
     @property
     def members(self) -> dict[Hashable, Structure]:
-        """The graphs, by the name of the feature that is the parent of all others (None if
-        there are no features).
+        """Graphs, by the name of the feature that is the parent of all others (None without
+        features).
         """
         # `aode` puts the parent of all other features first
         names = [self.columns[dag.features[0]] if len(dag.features) else None for dag in self.dags]
@@ -291,8 +294,8 @@ def make_structure(
     options: Mapping[str, Any] | None = None,
     score_log: tuple[float, ...] = (),
 ) -> Structure | AveragedStructure:
-    """Return an `AveragedStructure` if the learner averages networks, otherwise a `Structure`; see
-    `Inspection`.
+    """Return an `AveragedStructure` if the learner averages networks, and otherwise a
+    `Structure`.
     """
     # whether it returns several graphs
     averages = learner is not None and LEARNERS[learner].averages
@@ -302,8 +305,9 @@ def make_structure(
 
 
 def require_single(structure: Structure | AveragedStructure, noun: str) -> Structure:
-    """Return `structure` if it is a single graph; otherwise raise an OptionError, because an
-    average has no `noun`.
+    """Return `structure` if it is a single graph.
+
+    Raises an OptionError otherwise, because an average does not have a `noun`.
     """
     if isinstance(structure, Structure):
         return structure

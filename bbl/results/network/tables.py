@@ -1,5 +1,5 @@
-"""Labelled arrays of a fitted network: probability tables, terms of class scores, and the text for
-other programs.
+"""Labelled arrays of a fitted network: probability tables and terms of class scores, and export to
+BIF.
 
 K is the number of classes, and m is the number of features. *Cells* are the rows of the
 concatenated probability tables of all families (a feature with its feature parents).
@@ -34,11 +34,13 @@ __all__ = ["attribution", "cell_tables", "interchange_text", "label_by_feature",
 def cell_tables(
     labels: Labels, network: Network, cell_values: np.ndarray, class_values: np.ndarray
 ) -> dict[Hashable, pd.DataFrame]:
-    """Return a table for each variable, from `cell_values` (cells, K) for the features and
-    `class_values` (K,) for the class.
+    """Return a table for each variable.
 
-    Rows are the joint levels of feature parents and class, columns the levels of the feature. The
-    class has one row.
+    `cell_values` (cells, K) contains the values for the features, and `class_values` (K,) the
+    values for the class.
+
+    The rows are joint levels of the feature parents and the class, and the columns are levels of
+    the feature. The class has one row.
     """
     frames = {}
     for f, (i, parents) in enumerate(network.dag.families):
@@ -60,8 +62,8 @@ def cell_tables(
 
 
 def label_by_feature(features: tuple, values: np.ndarray | None) -> pd.Series | None:
-    """Return `values` (m,), one per feature, as a series indexed by the names `features`; None if
-    they are None.
+    """Return `values` (m,), one per feature, as a series indexed by the names `features`, or None
+    if `values` is None.
     """
     return None if values is None else pd.Series(values, index=label_index(features))
 
@@ -70,7 +72,8 @@ def attribution(labels: Labels, network: Network) -> Attribution:
     """Return ``ln P(y, x)`` as a sum: the log prior, plus one table of log probabilities per
     family.
 
-    A table has the axes (class, parents..., feature), and is attributed only to its feature.
+    The axes of a table are (class, parents..., feature), and its contribution is attributed to the
+    feature alone.
     """
     names = [label_text(x) for x in labels.names]
     tables = {}
@@ -92,8 +95,10 @@ def attribution(labels: Labels, network: Network) -> Attribution:
 
 
 def network_scores(labels: Labels, network: Network | Averaged) -> ScoreModel:
-    """Return ``ln P(y, x)`` as a sum of tables, or for an average of networks as the logarithm of
-    a mean; rows that are impossible in all classes have equal scores.
+    """Return ``ln P(y, x)`` as a sum of tables or, for an average of networks, as the logarithm of
+    a mean.
+
+    Rows that are impossible in all classes have equal scores.
     """
     if isinstance(network, Averaged):
         members = [_score_sum(labels, member) for member in network.members]
@@ -122,8 +127,8 @@ def _score_sum(labels: Labels, network: Network) -> ScoreSum:
 def interchange_text(
     labels: Labels, families: dict[Hashable, tuple[Any, ...]], network: Network
 ) -> str:
-    """Return the network in the Interchange Format for Bayesian Networks; `families` belong to its
-    structure.
+    """Return the network in the Interchange Format for Bayesian Networks, given the `families` of
+    its structure.
     """
     # axes (parents..., class, variable)
     tables: dict[Hashable, np.ndarray] = {labels.response: network.prior}

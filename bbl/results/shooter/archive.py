@@ -1,7 +1,9 @@
-"""Model file of a sparse regression: `pack` into a dict and arrays, `unpack` with validation.
+"""Model file of a sparse regression: `pack` converts a result to a dict and arrays, and `unpack`
+validates and restores it.
 
-A *term* is a product of predictors, stored as the increasing positions of its predictors; K is the
-number of groups, and m is the number of predictors. *Contrasts* are the K - 1 log odds of groups.
+A *term* is a product of predictors, stored as the positions of its predictors in increasing order.
+K is the number of groups, and m is the number of predictors. *Contrasts* are the K - 1 log odds of
+groups.
 """
 
 from __future__ import annotations
@@ -49,8 +51,9 @@ TABLE = {
 
 
 def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the options of a `ShooterResults` as a dict, and its arrays; training rows only with
-    `store_data`.
+    """Return the options of a `ShooterResults` as a dict, and its arrays.
+
+    Training rows are only included with `store_data`.
     """
     terms = list(fit.chosen)
     entries = {
@@ -78,8 +81,9 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the arguments of `ShooterResults` from content stored by `pack`; raises a ValueError
-    for impossible values.
+    """Return the arguments of `ShooterResults` from content stored by `pack`.
+
+    Raises a ValueError for impossible values.
     """
     design = Design.from_dict(meta["design"])
     if not design.classes:
@@ -114,7 +118,7 @@ def _unpack_terms(
     """Return the weights of each term, shape (d, K - 1) with ``d = prod(L_i - 1)`` over its
     predictors i.
 
-    `n_levels` (m,) are the numbers of levels L_i; raises a ValueError if the arrays are
+    `n_levels` (m,) contains the numbers of levels L_i. Raises a ValueError if the arrays are
     inconsistent.
     """
     orders, predictors, weights = (
@@ -141,8 +145,9 @@ def _unpack_terms(
 
 
 def _unpack_path(values: np.ndarray) -> pd.DataFrame:
-    """Return the path as a frame, from an array (rows, columns of `PATH`); raises a ValueError for
-    impossible values.
+    """Convert an array (rows, columns of `PATH`) to the path as a frame.
+
+    Raises a ValueError for impossible values.
     """
     frame = pd.DataFrame(values, columns=list(PATH))
     # exactly one row is marked as the fit; nan could not be converted to the integers of three

@@ -74,22 +74,22 @@ class ShooterResults(ClassifierResults):
     refitted : bool
         Whether the weights of the selected terms were refitted without penalty.
     separating : tuple of tuples of int
-        Terms that separate groups: their unpenalised weights would be infinite.
+        Terms that separate groups, so that their unpenalised weights would be infinite.
     penalties : tuple of floats
-        Penalty of each order; it is added to the sum of losses, not to their mean.
+        Penalty of each order; penalties are added to the sum of the losses, not to their mean.
     penalty : {"group", "l1"}
-        The penalised norm. "group": the Euclidean norm of a term's weights; "l1": the sum of
-        their magnitudes.
+        Norm of the penalty. "group": the Euclidean norm of the weights of a term; "l1": the sum of
+        their absolute values.
     path : DataFrame
-        A row for each tried penalty and each order: ``point`` and ``order``, the ``penalty`` of
-        that order, the mean ``loss`` of the training rows, the penalised ``objective``, the
-        number of ``terms`` and the largest ``violation`` of the optimality conditions as a
-        fraction of the penalty. The last row of a penalty also has ``ebic`` and, if computed,
-        the mean losses of held-out rows, ``held_raw`` without and ``held_refit`` with a refit.
-        With ``refit="auto"``, ``held_refit`` is infinite for the first penalty at which the
-        refit of some fold fails, and for all smaller ones. A refit fails if the total loss of
-        its held-out rows exceeds the loss without terms on the same rows by more than the loss
-        without terms on all rows. ``chosen`` marks the row of the fit.
+        A row for each candidate penalty and each order: ``point`` and ``order``, the ``penalty`` of
+        that order, the mean ``loss`` of the training rows, the penalised ``objective``, the number
+        of ``terms`` and the largest ``violation`` of the optimality conditions as a fraction of the
+        penalty. The last row of a penalty also contains ``ebic`` and, if computed, the mean losses
+        of held-out rows without a refit (``held_raw``) and with a refit (``held_refit``). With
+        ``refit="auto"``, ``held_refit`` is infinite for the first penalty at which the refit of
+        some fold fails, and for all smaller penalties. A refit fails if the total loss of its
+        held-out rows exceeds the loss without terms on the same rows by more than the loss without
+        terms on all rows. ``chosen`` marks the row of the fit.
     entered : ndarray of int
         For each selected term, the row of `path` at which it entered the model permanently.
     shares : ndarray, shape (K,)
@@ -140,8 +140,9 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[()]:
-        """The fits that a bootstrap refits: none, because the selection of terms is not
-        repeated."""
+        """Always empty: the bootstrap is not available, because refits would not repeat the
+        selection of terms.
+        """
         return ()
 
     @property
@@ -151,7 +152,7 @@ class ShooterResults(ClassifierResults):
 
     @property
     def n_parameters(self) -> int:
-        """Number of weights of the selected terms and of intercepts."""
+        """Number of weights of the selected terms, plus the number of intercepts."""
         return len(self.intercept) + sum(weight.size for weight in self.chosen.values())
 
     @property
@@ -186,29 +187,29 @@ class ShooterResults(ClassifierResults):
 
     @cached_property
     def terms(self) -> pd.DataFrame:
-        """The selected terms, strongest first: a row for each combination of levels other than the
-        first levels.
+        """Selected terms, strongest first, with a row for each combination of levels except first
+        levels.
 
         Columns are ``order``, ``predictors``, ``levels``, ``step`` (the row of `path` at which the
-        term entered), ``strength``, and for every group except the first a weight: log odds against
-        the first group.
+        term entered), ``strength``, and a weight for every group except the first (log odds against
+        the first group).
 
         The weights are in the reference gauge, as in `coef`: 0 at the first level of a predictor. A
         weight is a difference in log odds with all other predictors at their first levels, so it
         depends on which level is the first. A selected term also contributes to the weights of the
-        terms that it contains (`coef` returns all of these), so a weight may be near 0 or have the
-        opposite sign although the term is strong. Weights of different orders are on different
-        scales: with two levels and two groups, a term ``w x_1 ... x_k`` of predictors coded -1 and
-        1 has the weight 2^k w in this table.
+        terms that it contains (`coef` returns all of them). The weight of a strong term may
+        therefore be close to 0 or have the opposite sign. Weights of different orders are on
+        different scales: with two levels and two groups, a term ``w x_1 ... x_k`` of predictors
+        coded -1 and 1 has the weight 2^k w in this table.
 
-        Rank terms by their strength: the root mean square, over all joint levels with equal weight,
-        of the term's contribution to the link in the zero-sum gauge, where terms are penalised and
-        selected (``coef("zero-sum")``). Strength does not depend on which level is the first; with
-        two levels and two groups, it is the absolute value of w.
+        To rank terms, use their strength. It is the root mean square, over all joint levels with
+        equal weight, of the contribution of the term to the link in the zero-sum gauge, which is
+        also used for penalties and selection (``coef("zero-sum")``). The strength does not depend
+        on which level is the first. With two levels and two groups, it is the absolute value of w.
 
-        Numeric predictors have no levels: their weights are per unit, or per standard deviation
-        with ``standardise=True``, and the strength of a term of numeric predictors is the magnitude
-        of its weights. Strengths of numeric predictors in different units cannot be compared.
+        The weights of numeric predictors are per unit, or per standard deviation with
+        ``standardise=True``. The strength of a term of numeric predictors is the magnitude of its
+        weights. The strengths of numeric predictors with different units cannot be compared.
         """
         # over the joint levels, features have mean square 1 and are orthogonal: the norm of w is
         # the root mean square
@@ -270,8 +271,9 @@ class ShooterResults(ClassifierResults):
     def _class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return ``ln P(y | x)`` (n, K) for rows (n, m).
 
-        A term with a missing predictor contributes 0, its mean over the levels of that predictor
-        with equal weights. A missing numeric value is replaced by its mean in the training rows.
+        A term with a missing predictor contributes 0, which is its mean over the levels of this
+        predictor with equal weights. A missing numeric value is replaced by its mean in the
+        training rows.
         """
         from scipy.special import log_softmax
 
@@ -288,7 +290,7 @@ class ShooterResults(ClassifierResults):
         return log_softmax(link @ contrasts(len(self.labels.groups)).T, axis=1)
 
     def _check_likelihood(self) -> None:
-        """Do nothing, because rows always have a likelihood, unlike in other kinds of models."""
+        """Do nothing, because this kind of model always defines a likelihood of rows."""
 
     def _log_likelihood_of(self, rows: Sample) -> float:
         """Return the log-likelihood of the groups given the predictors, summed over the weighted
@@ -301,8 +303,9 @@ class ShooterResults(ClassifierResults):
         return float(rows.weights @ log_p[np.arange(rows.n), rows.response])
 
     def _attribution(self) -> Attribution:
-        """Return class scores as a sum over terms: tables (K, L_1, ..., L_k) of log odds, zero for
-        the first group.
+        """Return class scores as a sum over terms.
+
+        The tables (K, L_1, ..., L_k) of terms contain log odds, which are zero for the first group.
 
         The sum differs from ``ln P(y | x)`` by a constant common to all groups.
         """
@@ -338,18 +341,18 @@ class ShooterResults(ClassifierResults):
 
     @property
     def _advice(self) -> str:
-        """Advice if the regression predicts worse than the class proportions."""
+        """Advice for a regression that predicts worse than the class proportions."""
         return CHOOSE
 
     # summary, figures, file
 
     def summary(self) -> Summary:
-        """Summarise the fit: key figures and the strongest terms.
+        """Summarise the fit: key statistics and the strongest terms.
 
         Returns
         -------
         Summary
-            Displays as text, HTML or LaTeX; has the attribute ``tables``.
+            Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
 
         Examples
         --------
@@ -393,15 +396,15 @@ class ShooterResults(ClassifierResults):
         newdata: Any = None,
         weights: Any = None,
     ) -> Any:
-        """Draw the terms by strength, the path of penalties, or a figure of the predictions; return
-        the Axes.
+        """Draw the terms by strength, the path of penalties, or a plot of the predictions, and
+        return the Axes.
 
         Parameters
         ----------
         kind : {"terms", "path", "confusion", "roc", "calibration"}, default "terms"
-            ``"terms"``: the 30 strongest terms. ``"path"``: loss and number of terms by penalty (by
-            order, if there is only one penalty). Others: the figure of ``evaluate(newdata,
-            weights).plot(kind)``.
+            ``"terms"``: the 30 strongest terms. ``"path"``: loss and number of terms by penalty (or
+            by order, for a single penalty). Other values: the figure of
+            ``evaluate(newdata, weights).plot(kind)``.
         ax : matplotlib Axes, optional
         newdata, weights : optional
             As in `evaluate`; the training rows by default.
@@ -441,7 +444,9 @@ class ShooterResults(ClassifierResults):
         return [Part("Terms", html=[figure])]
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of the model file: names and options as a dict, numbers as arrays."""
+        """Return the content of the model file: a dict of names and options, and a dict of
+        arrays.
+        """
         return pack(self, store_data)
 
     @classmethod

@@ -1,1 +1,1 @@
-"""Survey sampling designs on arrays: covariances of totals, replicates, Rao-Scott tests."""
+"""Survey sampling designs as arrays: covariances of totals, replicates and Rao-Scott tests."""

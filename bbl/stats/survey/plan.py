@@ -2,7 +2,7 @@
 *Units* are drawn at each stage: first clusters within strata, then clusters within clusters, and
 finally rows.
 
-A unit is *lonely* if it is the only unit drawn from a stratum or cluster that has more units.
+A unit is *lonely* if it is the only unit drawn from a stratum or cluster with several units.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ class _Stage(NamedTuple):
 
     @property
     def is_lonely(self) -> np.ndarray:
-        """Whether a stratum or cluster (q,) has a lonely unit."""
+        """Whether each stratum or cluster (q,) has a lonely unit."""
         return (self.n_drawn == 1) & (self.share < 1.0)
 
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """The sampling plan of n rows.
+    """Sampling plan of n rows.
 
     Attributes
     ----------
@@ -50,10 +50,10 @@ class SamplingPlan:
         For each stage, the population size (number of units) of the row's stratum or cluster; None
         for sampling with replacement, where only the first stage contributes to the variance.
     lonely : {"error", "adjust", "remove", "average"}
-        Contribution to the variance of strata with a lonely unit. "error": none, because callers
+        Contribution of strata with a lonely unit to the variance. "error": zero, because callers
         check `lonely_strata` and raise an error; "adjust": the squared deviation of the unit's
-        total from 0; "remove": none; "average": the mean contribution of the other strata at the
-        first stage, none at later stages.
+        total from 0; "remove": zero; "average": the mean contribution of the other strata at the
+        first stage, and zero at later stages.
     """
 
     weights: np.ndarray
@@ -69,7 +69,7 @@ class SamplingPlan:
 
     @property
     def units(self) -> np.ndarray:
-        """The unit (n,) of each row at the last stage that contributes to the variance."""
+        """Unit (n,) of each row at the last stage that contributes to the variance."""
         return self.clusters[0 if self.population is None else -1]
 
     @property
@@ -79,7 +79,7 @@ class SamplingPlan:
 
     @cached_property
     def _stages(self) -> list[_Stage]:
-        """The stages that contribute to the variance; only the first when sampling with
+        """Stages that contribute to the variance; only the first stage for sampling with
         replacement.
         """
         # row_parents (n,): the stratum, or the unit of the previous stage, of each row's unit
@@ -101,7 +101,9 @@ class SamplingPlan:
 
     @property
     def lonely_strata(self) -> tuple[int, np.ndarray]:
-        """The first stage with lonely units and their strata or clusters; empty without any."""
+        """First stage with lonely units, and their strata or clusters; empty without lonely
+        units.
+        """
         for k, stage in enumerate(self._stages):
             if stage.is_lonely.any():
                 return k, np.flatnonzero(stage.is_lonely)
@@ -116,8 +118,8 @@ class SamplingPlan:
 
     @property
     def oversampled_stage(self) -> tuple[int, int] | None:
-        """First stage with more units than in the population, with the position of a row,
-        or None.
+        """First stage with more units than the population, with the position of such a row, or
+        None.
         """
         for k, stage in enumerate(self._stages):
             if (stage.share > 1.0).any():
@@ -129,7 +131,7 @@ class SamplingPlan:
     def uneven_stage(self) -> tuple[int, int, int] | None:
         """First stage with differing population sizes within a stratum or cluster, or None.
 
-        The positions of two such rows are also included.
+        The positions of two rows with different sizes are also included.
         """
         row_parents = self.strata
         for k, population in enumerate(self.population or ()):
@@ -144,15 +146,15 @@ class SamplingPlan:
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
         """Return the number of first-stage clusters minus the number of strata.
 
-        Only clusters and strata with `rows` of a domain are counted.
+        Only clusters and strata that contain `rows` of a domain are counted.
         """
         return len(np.unique(self.clusters[0][rows])) - len(np.unique(self.strata[rows]))
 
     def totals(self, values: np.ndarray, rows: np.ndarray, out: np.ndarray) -> None:
         """Add values (k, p) of the rows at positions `rows` (k,) to the unit totals `out`.
 
-        `out` (n_units, p) is changed in place. Values must already be multiplied by the rows'
-        weights.
+        `out` (n_units, p) is modified in place. Values must already be multiplied by the weights of
+        the rows.
         """
         from scipy.sparse import csr_matrix
 
@@ -166,11 +168,11 @@ class SamplingPlan:
     def deviations(self, totals: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return a matrix E (., p) such that ``E'E`` is the covariance of the sum of unit totals.
 
-        Unit totals have shape (n_units, p). Each stage contributes ``(1 - f) u/(u - 1) sum (t -
-        mean t)(t - mean t)'`` over the u units in each stratum or cluster, where f is the
-        proportion of units drawn, multiplied by the proportions of earlier stages (Särndal,
-        Swensson & Wretman 1992, section 4.3). With ``lonely="average"``, the average is over strata
-        with `rows` of the domain.
+        Unit totals have shape (n_units, p). Each stage contributes
+        ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over the u units in each stratum or
+        cluster, where f is the proportion of units drawn, multiplied by the proportions of earlier
+        stages (Särndal, Swensson & Wretman 1992, section 4.3). With ``lonely="average"``, the
+        average is over the strata that contain `rows` of the domain.
         """
         stage_deviations = []
         # last stage first; unit totals are then summed within the units of the previous stage
@@ -189,9 +191,10 @@ class SamplingPlan:
     def _centre_totals(
         self, stage: _Stage, totals: np.ndarray, strata: np.ndarray | None
     ) -> np.ndarray:
-        """Return the rows of `deviations` contributed by a stage, given its unit totals (u, p).
+        """Return the rows of `deviations` for a stage, given its unit totals (u, p).
 
-        `strata` contains the strata of the domain's rows at the first stage; None at later stages.
+        `strata` contains the strata of the rows of the domain at the first stage, and is None at
+        later stages.
         """
         lonely = stage.is_lonely
         n_drawn = stage.n_drawn
@@ -217,12 +220,12 @@ class SamplingPlan:
 
 
 def _first_rows(codes: np.ndarray) -> np.ndarray:
-    """Return the position of the first row with each code 0, 1, ... in `codes` (n,)."""
+    """Return the position of the first row with each code in `codes` (n,)."""
     return np.unique(codes, return_index=True)[1]
 
 
 def _sum_by(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndarray:
-    """Return the sums (n_groups, p) of the rows of `values` (n, p) by `groups` (n,)."""
+    """Return the sums (n_groups, p) of the rows of `values` (n, p) within `groups` (n,)."""
     from scipy.sparse import csr_matrix
 
     n = len(groups)

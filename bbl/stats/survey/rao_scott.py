@@ -1,8 +1,8 @@
-"""Rao-Scott tests: statistics that ignore the sampling design, corrected for design effects.
+"""Rao-Scott tests: statistics that ignore the sampling design are corrected for design effects.
 
 A *working* statistic is computed as if rows were sampled independently, under the *working
 covariance* of its parameters. Under the design, it is distributed as a weighted sum of chi-square
-variables, whose weights are the generalised *design effects*.
+variables. The weights are the generalised *design effects*.
 """
 
 from __future__ import annotations
@@ -58,8 +58,9 @@ def rao_scott(statistic: float, effects: np.ndarray, design_df: float) -> Correc
     X_k are chi-square variables with one degree of freedom.
 
     ``F = statistic / sum(effects)`` has ``sum(effects)^2 / sum(effects^2)`` numerator degrees of
-    freedom. The denominator has `design_df` times as many, because `effects` are estimated with the
-    `design_df` degrees of freedom of the design (Rao & Scott 1984; Thomas & Rao 1987).
+    freedom. The denominator degrees of freedom are `design_df` times as many, because `effects` are
+    estimated with the `design_df` degrees of freedom of the design (Rao & Scott 1984; Thomas & Rao
+    1987).
 
     Examples
     --------
@@ -88,7 +89,7 @@ def rao_scott_wald(
     working_covariances: Sequence[np.ndarray],
     design_df: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that each parameter table is zero, by Wald statistics corrected by `rao_scott`.
+    """Test that each parameter table is zero, using Wald statistics corrected by `rao_scott`.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def rao_scott_wald(
     -------
     statistic, df, p : ndarray, shape (number of tables,)
         Working statistics divided by the mean design effect, numbers of parameters, and p-values.
-        Statistic and p are nan for tables with unknown design covariance.
+        The statistic and p are nan for tables with an unknown design covariance.
     """
     statistic, p = np.full((2, len(tables)), np.nan)
     for k, (theta, V, W) in enumerate(zip(tables, covariances, working_covariances, strict=True)):

@@ -1,5 +1,5 @@
-"""Replicate weights of a survey, given or generated, and scales for variance estimation. See Wolter
-(2007) and Rao, Wu & Yue (1992). The number of replicates of n rows is R.
+"""Replicate weights of a survey, supplied or generated, and scales for variance estimation. See
+Wolter (2007) and Rao, Wu & Yue (1992). The number of replicates of n rows is R.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Replicates:
     mse: bool = False
 
     def degrees_of_freedom(self, rows: np.ndarray | slice = slice(None)) -> int:
-        """Return the rank of the weights of a domain's `rows`, minus 1."""
+        """Return the rank of the replicate weights of the `rows` of a domain, minus 1."""
         return int(np.linalg.matrix_rank(self.weights[rows])) - 1
 
     def deviations(self, estimates: np.ndarray, full: np.ndarray) -> np.ndarray:
@@ -63,7 +63,7 @@ class Replicates:
 def default_scales(kind: str, n_replicates: int, rho: float = 0.0) -> tuple[float, np.ndarray]:
     """Return scale and rscales (R,) for a kind of replicates: "JK1", "BRR", "Fay" or "bootstrap".
 
-    `rho` is the parameter of Fay's method (see `make_replicates`); it is unused for other kinds.
+    `rho` is the parameter of Fay's method (see `make_replicates`); it is ignored for other kinds.
     """
     R = n_replicates
     scales = {
@@ -89,10 +89,11 @@ def make_replicates(
     plan : SamplingPlan
         A plan with a single stratum for "JK1", and two clusters per stratum for "BRR" and "Fay".
     kind : {"JK1", "JKn", "BRR", "Fay", "bootstrap"}
-        "JK1", "JKn": jackknife without and with strata, dropping one cluster at a time. "BRR":
-        balanced repeated replication. "Fay": the same, but the weights in one half of each stratum
-        are multiplied by `rho`, and in the other half by ``2 - rho``. "bootstrap": n - 1 draws with
-        replacement from the n clusters of each stratum (Rao, Wu & Yue 1992).
+        "JK1", "JKn": jackknife without and with strata, where one cluster at a time is dropped.
+        "BRR": balanced repeated replication. "Fay": the same, but the weights in one half of each
+        stratum are multiplied by `rho`, and the weights in the other half by ``2 - rho``.
+        "bootstrap": n - 1 draws with replacement from the n clusters of each stratum (Rao, Wu & Yue
+        1992).
     n_replicates : int
         Number of bootstrap replicates; for other kinds, the number is determined by the plan.
     rho : float
@@ -149,7 +150,7 @@ def make_replicates(
 def _count_population(
     plan: SamplingPlan, first_rows: np.ndarray, stratum: np.ndarray
 ) -> np.ndarray:
-    """Return the number of first-stage clusters of each stratum in the population."""
+    """Return the population number of first-stage clusters in each stratum."""
     assert plan.population is not None  # noqa: S101  # checked by its caller
     out = np.ones(int(stratum.max()) + 1)
     # `population[0]` (n,): number of clusters in each row's stratum

@@ -1,4 +1,4 @@
-"""`SurveySample`: the sampling design of all N rows of a table, and the rows used in a fit."""
+"""`SurveySample`: sampling design of all N rows of a table, and the rows used in a fit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["SurveySample", "check_single_rows", "have_same_design"]
 
 @dataclass(frozen=True)
 class SurveySample:
-    """The sampling design of N rows, and the positions of a domain of n rows.
+    """Sampling design of N rows, and the positions of a domain of n rows.
 
     Rows outside the domain have zero scores, but their clusters and strata contribute to the
     variance.
@@ -26,13 +26,13 @@ class SurveySample:
     plan : SamplingPlan
         Sampling plan of all N rows.
     replicates : Replicates or None
-        Replicate weights of all N rows; None if covariances are linearised.
+        Replicate weights of all N rows; None if covariances are estimated by linearisation.
     rows : ndarray of intp, shape (n,)
         Positions of the rows in the domain.
     fitted_rows : ndarray of intp or None
         Positions of all fitted rows if `rows` contains the rows of one response group; otherwise
         None. With ``lonely="average"``, the average is over the strata of the fit, so a stratum is
-        counted even if its lonely cluster does not contain the group.
+        counted even if its lonely cluster does not contain any rows of the group.
     """
 
     plan: SamplingPlan
@@ -41,7 +41,7 @@ class SurveySample:
     fitted_rows: np.ndarray | None = None
 
     def of_group(self, selected: np.ndarray) -> SurveySample:
-        """Return the rows of a response group, `selected` by a mask (n,) or positions."""
+        """Return the rows of a response group, which are `selected` by a mask (n,) or positions."""
         fitted_rows = self.rows if self.fitted_rows is None else self.fitted_rows
         return replace(self, rows=self.rows[selected], fitted_rows=fitted_rows)
 
@@ -54,7 +54,7 @@ class SurveySample:
         return self.plan.deviations(totals, rows)
 
     def only(self, selected: np.ndarray) -> SurveySample:
-        """Return a smaller domain with the rows `selected` by a mask (n,) or positions."""
+        """Return a smaller domain with the rows that are `selected` by a mask (n,) or positions."""
         return replace(self, rows=self.rows[selected])
 
     def of_rows(self, rows: np.ndarray, weights: np.ndarray) -> SurveySample:
@@ -75,18 +75,20 @@ class SurveySample:
 
     @cached_property
     def df(self) -> int:
-        """Degrees of freedom: clusters minus strata, or rank of the replicate weights minus 1."""
+        """Degrees of freedom: the number of clusters minus the number of strata, or the rank of the
+        replicate weights minus 1.
+        """
         # rank for replicates, clusters minus strata for the plan
         return (self.replicates or self.plan).degrees_of_freedom(self.rows)
 
     @property
     def clusters(self) -> np.ndarray:
-        """The first-stage cluster (n,) of each row in the domain."""
+        """First-stage cluster (n,) of each row in the domain."""
         return self.plan.clusters[0][self.rows]
 
     @property
     def strata(self) -> np.ndarray:
-        """The stratum (n,) of each row in the domain."""
+        """Stratum (n,) of each row in the domain."""
         return self.plan.strata[self.rows]
 
     def __repr__(self) -> str:
@@ -124,9 +126,9 @@ def have_same_design(one: SurveySample | None, other: SurveySample | None) -> bo
 
 
 def _list_arrays(survey: SurveySample) -> list[np.ndarray]:
-    """Return the arrays of a design; absent parts are empty.
+    """Return the arrays of a design: rows, weights, strata, populations, replicates and clusters.
 
-    They are rows, weights, strata, populations, replicates and clusters.
+    Absent parts are empty.
     """
     plan = survey.plan
     replicates = survey.replicates
@@ -152,10 +154,10 @@ def check_single_rows(
     *,
     hint: str = "Use inference(), whose tests account for the design.",
 ) -> None:
-    """Raise a DataError if a sampling design is given.
+    """Raise a DataError if there is a sampling design.
 
-    `what`, the beginning of the message, names the method that ignores the design, and `hint`
-    states what to use instead.
+    `what` is the beginning of the message and names the method that ignores the design. `hint`
+    names an alternative.
     """
     if survey is not None:
         raise DataError(

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["NOT_CLASSIFIERS", "AverageResults", "auto_results", "average_cv", "member_advice"]
 
 NO_LIKELIHOOD = "An average of classifiers does not define a likelihood of rows"
-NOT_CLASSIFIERS = "fits must be fitted classifiers"
+NOT_CLASSIFIERS = "all members must be fitted classifiers"
 NO_COVARIANCE = (
     "The members of an average are fitted to the same rows, so they are correlated, and "
     "their covariance is unknown"

@@ -163,7 +163,10 @@ class Candidate:
         return is_distinct and (data.sample.complete or not self.variants[0].joint)
 
     def is_too_large(self, data: FitData, chosen: np.ndarray) -> bool:
-        """Return whether fits would take too long; `chosen` contains the relevant predictors."""
+        """Return whether fits would take too long.
+
+        `chosen` contains the relevant predictors.
+        """
         sample = data.sample
         if self.largest is not None and sample.n * data.layout.m * data.K > self.largest:
             return True
@@ -341,15 +344,15 @@ def average_members(
 def out_of_fold(scored: Scored, calibrate: str) -> np.ndarray:
     """Return the log-probability (N,) of the observed group in each held-out row.
 
-    `scored` contains the scores at the chosen setting. The scores of each fold are calibrated with
-    the method `calibrate`, which is fitted to the other folds.
+    `scored` contains the scores at the selected setting. The scores of each fold are calibrated
+    with the method `calibrate`, which is fitted to the other folds.
     """
     scores = calibrated(scored, scored.scores[0], calibrate)
     return log_probabilities(scores)[np.arange(len(scored.y)), scored.y]
 
 
 def _fit_member(data: FitData, spec: FitSpec, tuning: Tuning, equality: float) -> Member:
-    """Fit a tuned engine to all rows, with the calibration of `tuning`."""
+    """Fit a tuned engine to all rows, and apply the calibration in `tuning`."""
     engine = spec.engine
     fitted = estimate_path(data, spec)[0]  # without progress, which tuning reports
     return Member(
@@ -655,14 +658,14 @@ def _order_rows(sample: Sample, n_levels: np.ndarray, location: LocationModel | 
 def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) -> Averaged:
     """Tune, fit and calibrate the members, and compute their weights.
 
-    The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds, or
-    `FEWER_FOLDS` above `MANY_CELLS`; candidates that are too large are left out. With more than
-    `SINGLE_HOLDOUT_ABOVE` distinct rows, `CANDIDATES_OF_MANY_ROWS` is used instead: one fold is
-    held out, and settings are first compared on a sample of rows. If the average is not clearly
-    better than the class proportions on the held-out rows, a member without predictors, which
-    predicts these proportions, is added with the weight from `shrinkage_to_shares`. If no predictor
-    is relevant, this is the only member. The result does not depend on the order of the rows, or on
-    whether rows are repeated or weighted.
+    The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds, or on
+    `FEWER_FOLDS` folds if the data exceed `MANY_CELLS`. Candidates that are too large are omitted.
+    With more than `SINGLE_HOLDOUT_ABOVE` distinct rows, the members are from
+    `CANDIDATES_OF_MANY_ROWS` instead. In this case, only one fold is held out, and settings are
+    first compared on a sample of rows. If the average is not clearly better than the class
+    proportions on the held-out rows, a member that predicts the class proportions is added, with
+    the weight from `shrinkage_to_shares`. If no predictor is relevant, it is the only member. The
+    result does not depend on the order of the rows, or on whether rows are repeated or weighted.
     """
     # one row for each state and group, in an order that no name changes
     sample = data.rows.by_state(data.layout.n_levels, data.K)
@@ -735,7 +738,7 @@ def cross_average(
     refit: bool,
     progress: Callable | None = None,
 ) -> CrossAverage:
-    """Cross-validate ``method="auto"``; if `refit`, also fit all rows."""
+    """Cross-validate ``method="auto"``, and fit all rows if `refit` is True."""
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
         """Fit the average to the training rows of a fold, and return a list with this fit."""

@@ -57,7 +57,7 @@ class Judging:
         Whether to refit the model to all rows at the best setting. If False, the fit to the last
         fold is returned.
     ordered : bool
-        Whether folds consist of consecutive rows. If so, a warning is given if rows are ordered.
+        Whether folds consist of consecutive rows. If so, a warning is issued if rows are ordered.
     stacklevel : int
         Stack level of warnings, counted from the caller of `cross_fit`.
     """
@@ -201,7 +201,10 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
 
 
 def make_crossval_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return `nfold` folds for each group's rows, shuffled with `rng` or, as in R, consecutive."""
+    """Assign the rows of each group to `nfold` folds.
+
+    The rows are shuffled with `rng`; without it, folds are consecutive rows, as in R.
+    """
     sample = encoded.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)
     if encoded.survey is not None:

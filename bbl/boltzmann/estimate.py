@@ -214,7 +214,7 @@ def check_known(
 
 
 def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
-    """Return the error for a fit to rows in a file that makes no progress.
+    """Return the error to raise if a fit to rows in a file makes no progress.
 
     `stall` contains the index of the `predictor`, its gradient `norm`, the number `n` of rows in
     the file, and the number `rows` of rows in the sample that determined the starting point.
@@ -319,8 +319,9 @@ def fit_group(
     def prepare_rows() -> Sample:
         """Return the rows in the form that the engine accepts.
 
-        Identical rows are merged if the engine or ln Z requires it, or if sums of weights are
-        rounded (not `exact`): merged rows are sorted, so their sums do not depend on the row order.
+        Identical rows are merged if the engine or ln Z requires it. They are also merged if sums of
+        weights are rounded (not `exact`), because merged rows are sorted, and their sums then do
+        not depend on the row order.
         """
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
@@ -676,7 +677,7 @@ def _estimate_chosen_predictors(
 
 
 def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
-    """Return the result of `estimate_path` if no predictor is relevant at significance `level`."""
+    """Return what `estimate_path` returns if no predictor is relevant at significance `level`."""
     relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     without = _without_predictors(data.only(relevance.chosen), engine, pooled=False)
     return extend_to_all_predictors(without, data, relevance)
@@ -731,7 +732,9 @@ def estimate_jointly(
     coefficients: np.ndarray | None = None,
     generative: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit P(group | row) for all groups jointly at each of `values`; `log_z_kind` is "none".
+    """Fit P(group | row) for all groups jointly at each of `values`.
+
+    In the results, `log_z_kind` is "none".
 
     The joint fit starts from a generative fit. `generative` contains the out-of-fold scores of the
     generative fit, and the generative fit to all rows; by default, `fit_start` computes both.

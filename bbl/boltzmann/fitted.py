@@ -1,6 +1,6 @@
 """The class `Estimate`, which stores a fitted model as arrays, and the non-convergence warning.
 
-K, m, n and q are the numbers of groups, predictors, rows and chosen predictors; x is a row, and y
+K, m, n and q are the numbers of groups, predictors, rows and selected predictors; x is a row, and y
 its group.
 """
 
@@ -352,14 +352,17 @@ class Estimate:
 
     @property
     def has_no_predictors(self) -> bool:
-        """Whether no predictors were selected, so that predictions are the class proportions."""
+        """Whether no predictors were selected.
+
+        All predictions are then the class proportions.
+        """
         return (
             self.relevance is not None and not len(self.relevance.chosen) and self.location is None
         )
 
     @cached_property
     def needed(self) -> np.ndarray | None:
-        """Positions of the predictors required to score a row; None if all may be missing.
+        """Positions of the predictors required to score a row; None if any may be missing.
 
         Methods that do not model the predictors require all predictors with parameters that differ
         between groups.
@@ -491,12 +494,14 @@ class Estimate:
     def log_density(
         self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return ``ln sum_y P(y) P(x|y)`` (n,) of encoded rows, uncalibrated; see `scores_by`."""
+        """Return ``ln sum_y P(y) P(x|y)`` (n,) of encoded rows, without calibration; see
+        `scores_by`.
+        """
         scores = replace(self, calibration=None).scores_by(energy, codes, missing)
         return np.logaddexp.reduce(scores, axis=1)
 
     def pseudo_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log pseudo-likelihood (n, K) of encoded rows under each group's model."""
+        """Return the log pseudo-likelihood (n, K) of encoded rows under the model of each group."""
         groups = range(len(self.parameters.theta))
         return np.column_stack([self._pseudo_log_likelihood(g, codes, missing) for g in groups])
 

@@ -31,7 +31,7 @@ __all__ = ["FitData", "FitSpec"]
 
 @dataclass(frozen=True)
 class FitSpec:
-    """The validated options of a fit of Boltzmann machines.
+    """The validated options for fitting Boltzmann machines.
 
     Attributes
     ----------
@@ -137,12 +137,12 @@ class FitData:
 
     @property
     def rows(self) -> Sample:
-        """The `sample`, for callers that require a `Sample` and do not accept batches."""
+        """The `sample`, for callers that require a `Sample` and do not support batches."""
         return cast(Sample, self.sample)
 
     @property
     def training(self) -> Sample | None:
-        """The rows kept in fitted models; None if the data were read in batches."""
+        """The rows that fitted models keep, or None if the data were read in batches."""
         return None if self.index is None else self.rows
 
     def with_sample(self, sample: Rows) -> FitData:

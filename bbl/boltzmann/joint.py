@@ -159,8 +159,8 @@ def _tune_start(
 ) -> tuple[OutOfFoldScores, Any]:
     """Return out-of-fold class scores of the start at its best setting, and its fit to all rows.
 
-    `values` contains the settings to compare, or is None for the engine's own. `fit_start` is the
-    same as in `joint_path`.
+    `values` contains the settings to compare, or is None for the engine's own setting. `fit_start`
+    is the same as in `joint_path`.
     """
     folds = shuffled_folds(sample, NFOLD, rng)
 

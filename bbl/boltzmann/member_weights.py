@@ -32,7 +32,7 @@ SHARES_WEIGHTS = np.linspace(0.0, 1.0, 101)
 def limited_equality(
     equality: np.ndarray, log_p: np.ndarray, row_weights: np.ndarray
 ) -> np.ndarray:
-    """Cap `equality` (M,) at `CLEARLY_WORSE` for members that are clearly worse than the best.
+    """Limit `equality` (M,) to `CLEARLY_WORSE` for members that are clearly worse than the best.
 
     `log_p` (M, N) are log-probabilities of the observed groups of the held-out rows, with weights
     `row_weights` (N,).
@@ -94,7 +94,7 @@ def _average(log_p: np.ndarray, member_weights: np.ndarray) -> np.ndarray:
 
 
 def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
-    """Return the mean of the rows' gains (N,) divided by its standard error.
+    """Return the mean gain of rows divided by its standard error, given the gains (N,).
 
     A row with weight w counts as w identical rows.
     """
@@ -114,7 +114,7 @@ def weigh(
     advice: str = "",
     equality: float | np.ndarray = 1.0,
 ) -> tuple[np.ndarray, np.ndarray, LossRecord | None]:
-    """Return the members' weights (M,), their log-losses (M,), and the average's log-loss.
+    """Return the weights (M,) and log-losses (M,) of the members, and the average's log-loss.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The model for a group is a mixture of T machines, the posterior draws in a `Predictive`: P(x) is the
 mean over draws of P(x | draw), marginalised over the hidden units, which are the last predictors of
 each machine. A *sweep* draws every unit and predictor once. C and m are the numbers of chains and
-predictors; D is the number of non-reference levels of predictors and units.
+predictors, and D is the number of non-reference levels of predictors and units.
 """
 
 from __future__ import annotations

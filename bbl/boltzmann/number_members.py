@@ -61,7 +61,7 @@ class NumberIntervals:
 
     @classmethod
     def of_rows(cls, rows: Sample, n_levels: np.ndarray, numbers: np.ndarray) -> NumberIntervals:
-        """Return intervals with equal numbers of rows."""
+        """Return intervals that contain approximately equal numbers of rows."""
         cuts = tuple(quantile_cuts(rows.codes[:, i], rows.weights, INTERVALS) for i in numbers)
         n_levels = np.array(n_levels)
         n_levels[numbers] = [len(own) + 1 for own in cuts]

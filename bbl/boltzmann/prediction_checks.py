@@ -62,8 +62,8 @@ def log_p_bound(tables: np.ndarray) -> np.ndarray:
 
     Notes
     -----
-    p is the probability, given the totals of folds and levels, of tables that are at most as
-    probable as the observed table. The probability of a table is ``prod N_f! prod n_l! / (N! prod
+    p is the probability of all tables that are at most as probable as the observed table, given the
+    totals of folds and levels. The probability of a table is ``prod N_f! prod n_l! / (N! prod
     o_fl!)``, where N_f is the number of rows in fold f, n_l the number at level l, o_fl the number
     in both, and N the total. The bound is the observed probability times an upper bound on the
     number of tables with these totals: the number of ways to distribute all levels except one over
@@ -148,7 +148,7 @@ def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
 def held_out_record(
     scored: Scored, scores: np.ndarray, log_shares: np.ndarray, advice: str
 ) -> LossRecord:
-    """Return the log-loss of held-out class scores (N, K), and the class proportions' log-loss.
+    """Return the log-losses of held-out class scores (N, K) and of the class proportions.
 
     `log_shares` (F, K) are the log class proportions of the training rows of each fold.
     """
@@ -250,7 +250,7 @@ def training_rows(
     """Return the training rows to score, and whether these are all training rows.
 
     `cost` is the number of parameters that are looked up to score one row. If there are too many
-    rows, a systematic sample by weight is used. Rows with many missing values are omitted; with
+    rows, a systematic sample by weight is used. Rows with many missing values are omitted. With
     `no_missing`, all rows with missing values are omitted. If all rows are used, the distinct rows
     of each group are returned in a fixed order. The result then does not depend on the order,
     repetition or source of the rows.
@@ -326,7 +326,7 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors whose fields differ between groups; all if there is a single group.
+    """Return the predictors whose fields differ between groups, or all for a single group.
 
     If naive Bayes used many more predictors than the model, it would fit the training rows better
     regardless of its predictions for new rows.
@@ -381,7 +381,8 @@ def check_validation(
 
     A warning is issued if it exceeds the log-loss of the class proportions or of naive Bayes.
     `scores` contains the calibrated scores at the selected setting, for the rows in `scored`, fold
-    by fold. `advice` is a sentence on how to lower the loss; `log_z_kind` is how ln Z is computed.
+    by fold. `advice` is a sentence on how to lower the loss, and `log_z_kind` specifies how ln Z is
+    computed.
     """
     K = len(labels.groups)
     log_shares = fold_log_shares(sample, folds, K)

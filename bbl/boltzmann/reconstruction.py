@@ -98,8 +98,9 @@ def reconstruct_jointly(
 ) -> np.ndarray:
     """Fill in the unknown values of rows (n, m) with their jointly most probable levels.
 
-    The probability is maximised over the levels and the group together. `allowed` (L_i,) marks the
-    levels of each predictor that may be used; the other arguments are the same as in `reconstruct`.
+    The probability is maximised over the levels and the group together. `allowed` contains a mask
+    (L_i,) of the levels that may be used for each predictor. The other arguments are the same as in
+    `reconstruct`.
     """
     out = codes.astype(np.intp)
     rows = np.flatnonzero(unknown.any(axis=1))
@@ -167,7 +168,7 @@ def _fill_by_energies(
 ) -> np.ndarray:
     """Apply exact sums to a model with structural zeros, in the same way as `_fill_unknown`.
 
-    `method` and `rng` are unused; they match the signature of `_fill_unknown`.
+    `method` and `rng` are not used, but are part of the signature of `_fill_unknown`.
     """
     # energy(codes, unknown) (n, K): log-sum-exp over unknown levels
     energy = MarginalEnergy(layout, theta)

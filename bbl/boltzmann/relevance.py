@@ -1,8 +1,9 @@
 """Fits where only relevant predictors, selected from the data, differ between groups.
 
 The selected predictors are fitted separately, and the fit is then extended to all predictors. The
-others have *shared* fields, which are the same in all groups, and no interactions, so they cancel
-in class scores. m, K and D are the numbers of predictors, groups and non-reference levels.
+other predictors have *shared* fields, which are the same in all groups, and no interactions. They
+therefore cancel in class scores. m, K and D are the numbers of predictors, groups and non-reference
+levels.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ class Visit:
 
 
 class StepScorer:
-    """Scores models by the exact likelihood of encoded rows; each model is fitted once.
+    """Scores models by the exact likelihood of encoded rows.
+
+    Each model is fitted only once.
 
     Parameters
     ----------
@@ -136,7 +138,10 @@ class StepScorer:
 
 
 def droppable_terms(model: Model, lower: Model) -> list[Term]:
-    """Return a model's terms that are not contained in larger terms or `lower`, smallest first."""
+    """Return the terms of a model that can be dropped, starting with the smallest.
+
+    These are the terms that are neither contained in larger terms nor in `lower`.
+    """
     inner_terms = {part for term in model for part in _subterms(term)}
     return sorted(model - inner_terms - lower, key=_order_key)
 
@@ -152,7 +157,7 @@ def addable_terms(model: Model, upper: Model) -> list[Term]:
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return a term's subterms with one predictor fewer; none for a pair."""
+    """Return the subterms with one predictor fewer than a term, or no subterms for a pair."""
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 

@@ -300,7 +300,10 @@ def _tune_one(
     folds: AnyFolds,
     progress: Callable | None,
 ) -> Tuning:
-    """Tune one variant of an engine, fold by fold; the arguments are the same as in `tune`."""
+    """Tune one variant of an engine, fold by fold.
+
+    The arguments are the same as in `tune`.
+    """
     engine = spec.engine
     tuned = engine.tuned
     values = np.array(settings) if rule is not None and tuned is not None else None

@@ -27,7 +27,7 @@ class Tuning(Notebook):
     option : str or None
         The option that was tuned; None if only a calibration was fitted.
     values : ndarray, shape (S,)
-        The settings tried, in grid order.
+        The settings that were compared, in the order of the grid.
     loss : ndarray, shape (S,)
         Out-of-fold log-loss of each setting.
     chosen : int
@@ -63,7 +63,10 @@ class Tuning(Notebook):
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The settings with their out-of-fold log-losses; ``chosen`` marks the selected setting."""
+        """The settings with their out-of-fold log-losses.
+
+        The column ``chosen`` marks the selected setting.
+        """
         settings = {self.option or "setting": self.values, "loss": self.loss}
         return pd.DataFrame({**settings, "chosen": np.arange(len(self.loss)) == self.chosen})
 

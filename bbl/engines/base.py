@@ -145,7 +145,7 @@ SHARED_ROWS = (
 
 @dataclass(frozen=True)
 class Engine:
-    """An inference method, with its options and capabilities, that fits a group at each setting.
+    """Base class of inference methods, with their options and capabilities.
 
     Callers use only the attributes below, and never inspect an engine's name or options.
 
@@ -274,7 +274,7 @@ class Engine:
 
     @property
     def two_sided(self) -> bool:
-        """Whether ``J_ij`` and ``J_ji`` are kept separate instead of averaged."""
+        """Whether ``J_ij`` and ``J_ji`` are separate estimates that are not averaged."""
         return False
 
     @property
@@ -481,7 +481,10 @@ class Engine:
         return None
 
     def layout_of(self, design: Design, terms: Any, support: Support | None = None) -> Layout:
-        """Return the layout of a design's predictors with these `terms`; None means all pairs."""
+        """Return the layout of a design's predictors with the given `terms`.
+
+        If `terms` is None, the layout has all pairs.
+        """
         return Layout(
             design.n_levels,
             terms,
@@ -494,7 +497,7 @@ class Engine:
     def held_out(
         self, sample: Sample, layout: Layout, K: int, folds: Folds
     ) -> Callable[..., np.ndarray] | None:
-        """Return a function that fits all folds together, or None to fit them separately.
+        """Return a function that fits all folds together, or None if they are fitted separately.
 
         `K` is the number of groups. The function takes one of the `variants`, a value of the tuned
         option, the positions of each fold's validation rows, ``exactly`` (whether the scores will
@@ -513,7 +516,7 @@ class Engine:
         return layout
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:
-        """Return the layout of the parameters to be fitted to the rows of all groups."""
+        """Return the layout of the parameters that are fitted to the rows of all groups."""
         return layout
 
     def check_equations(self) -> None:
@@ -529,7 +532,9 @@ class Engine:
     def equations(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> Equations:
-        """Return a group's likelihood equations for standard errors; call `check_equations` first.
+        """Return a group's likelihood equations for standard errors.
+
+        Call `check_equations` first.
 
         `site_theta` (layout.D, 1 + D) is the solution of the equations if the fit kept it. If it is
         None, the group is fitted again.

@@ -15,16 +15,16 @@ __all__ = ["EngineFit", "Equations", "JointFit", "Limit", "NoProgress", "Note", 
 
 
 class Note(NamedTuple):
-    """A problem with a fit, to be reported in a warning.
+    """A problem with a fit, which is reported in a warning.
 
     Attributes
     ----------
     predictor : int
-        The affected predictor; -1 for the fit as a whole.
+        The affected predictor, or -1 if the problem concerns the whole fit.
     level : int
         Code of the affected level; -1 if there is none.
     what : str
-        The problem. The same problem always has the same text, so that a warning reports it once.
+        The problem. The same problem always has the same text, so a warning reports it only once.
     detail : str
         Details of this occurrence of the problem.
     hint : str

@@ -70,7 +70,7 @@ def linear_options(ordered: str, level_scores: object) -> tuple[str, LevelScores
 
 
 def _checked_scores(name: Hashable, scores: object) -> tuple[Hashable, tuple[float, ...]]:
-    """Check that the scores of one predictor increase; return the predictor and its scores."""
+    """Check that the scores of a predictor increase, and return the predictor and its scores."""
     if isinstance(scores, str) or not isinstance(scores, Sequence | np.ndarray):
         raise BBLTypeError(
             f"level_scores[{name!r}] must be a list of numbers; got {type(scores).__name__}.",
@@ -90,7 +90,9 @@ def _checked_scores(name: Hashable, scores: object) -> tuple[Hashable, tuple[flo
 def layout_scores(
     design: Design, ordered: str, level_scores: LevelScores | None
 ) -> list[np.ndarray | None] | None:
-    """Return the scores of all predictors in the form used by `Layout`; None for nominal couplings.
+    """Return the scores of all predictors in the form used by `Layout`, or None.
+
+    None means that all couplings are nominal.
 
     Predictors in `level_scores` have the given scores. Other ordered predictors with three or more
     levels have equally spaced scores. Missing values have a level of their own, without a score.

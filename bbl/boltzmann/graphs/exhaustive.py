@@ -1,4 +1,4 @@
-"""All graphical models for a small number of predictors, with their exact likelihoods.
+"""Exact likelihoods of all graphical models for a small number of predictors.
 
 The model of a graph contains all terms of predictors that are joined pairwise. A *simplicial*
 predictor is one whose neighbours are all joined to each other. It is split off: the log-likelihood
@@ -40,7 +40,7 @@ CELLS_AT_ONCE = 2**15
 
 
 class _Splitter:
-    """Splits graphs into cores and adds up the log-likelihoods of the split-off predictors.
+    """Splits graphs into cores, and sums the log-likelihoods of the split-off predictors.
 
     Parameters
     ----------
@@ -219,8 +219,9 @@ def _within_reach(
 ) -> np.ndarray:
     """Return the unfitted graphs, by number, that may be listed or have non-negligible weight.
 
-    `log_likelihoods` (graphs,) is nan for graphs that are not fitted; `n_parameters` has the same
-    shape. The `n_best` graphs are listed. Graphs are sorted by their bounds on the criterion.
+    `log_likelihoods` (graphs,) is nan for graphs that have not been fitted, and `n_parameters` has
+    the same shape. The `n_best` graphs are listed. Graphs are sorted by their bounds on the
+    criterion.
     """
     n_pairs = len(log_likelihoods).bit_length() - 1  # there are 2 ** n_pairs graphs
     # lower bounds on the criterion, exact for fitted graphs
@@ -238,8 +239,8 @@ def _within_reach(
 def _fit_cores(splitter: _Splitter, cores: list[Graph], engine: Engine) -> np.ndarray:
     """Return the log-likelihoods (len(cores),) of cores.
 
-    Cores with the same predictors are fitted together; `engine` fits cores for which proportional
-    fitting does not converge.
+    Cores with the same predictors are fitted together. `engine` is used for cores where
+    proportional fitting does not converge.
     """
     by_vertices: dict[int, list[int]] = {}
     for core, (vertices, _) in enumerate(cores):

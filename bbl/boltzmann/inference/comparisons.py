@@ -234,7 +234,7 @@ def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> 
 
 
 def _no_family(k: int, finite: bool) -> PowerSeries | None:
-    """Return None, since no parameter has an exact distribution (see `Evidence.family`)."""
+    """Return None, because no parameter has an exact distribution (see `Evidence.family`)."""
     return None
 
 
@@ -267,7 +267,9 @@ class _FieldLimits:
         return {}
 
     def shift_at(self, k: int, limit: float) -> float:
-        """Convert a limit for the difference in field `k` (group minus rest) to one for the shift.
+        """Convert a limit for the difference in field `k` to a limit for the shift.
+
+        The difference is the group minus the rest.
 
         Limits from exact tests are conditional on the margins of the tables. `Shift.at` widens them
         using the standard error of the shift.

@@ -1,4 +1,4 @@
-"""Standard errors of parameters, for all methods that support them, and the bootstrap.
+"""Standard errors of parameters, for all methods that provide them, and the bootstrap.
 
 K is the number of groups, m the number of predictors. A *table* consists of the fields of a
 predictor, or the couplings of a pair. The *influence* of a row is the derivative of the fitted
@@ -97,7 +97,7 @@ class Covariances:
 
     @cached_property
     def _groups(self) -> list[tuple[RowInfluence, Sample] | None]:
-        """The influence and the rows for each group; None for groups without rows."""
+        """The influence and the rows of each group, or None for groups without rows."""
         groups = [self._sample.group(g) for g in range(len(self._parameters.theta))]
         return [
             self._influence(
@@ -132,7 +132,7 @@ class Covariances:
 
     @cached_property
     def _sampled(self) -> list[tuple[list[np.ndarray], np.ndarray]]:
-        """The entries of `group` and `sampling_errors` for a random sample of the rows."""
+        """The values of `group` and `sampling_errors` if the rows are a random sample."""
         assert self._kept is not None  # noqa: S101  # checked by callers
         return [
             sampled_terms(influence, rows, self._kept.expansion_of(g))
@@ -150,7 +150,7 @@ class Covariances:
 
     @cached_property
     def shift(self) -> list[list[np.ndarray]] | None:
-        """Covariances of the differences from the pooled fit, in the form of `group`, or None.
+        """Covariances of the differences from the pooled fit, in the same form as `group`, or None.
 
         The result is None without a pooled fit. The estimates are dependent, because the pooled
         rows include each group's rows.
@@ -211,7 +211,7 @@ class Covariances:
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:
-        """A matrix E (u, layout.size) for each group under a sampling design, else None.
+        """A matrix E (u, layout.size) for each group, or None without a sampling design.
 
         ``E'E`` is the covariance of the group's parameters. Each row belongs to one of u clusters
         or replicates (see `bbl.boltzmann.inference.survey`).
@@ -404,7 +404,7 @@ def occurring(rows: Sample, layout: Layout) -> np.ndarray:
     P(group | row). A field compares a level with the reference level; if its predictor interacts
     with another one, the comparison is made in rows where the other predictor has its reference
     level. A coupling compares the four combinations of two levels and the reference levels. The
-    values of a numeric predictor need not occur.
+    values of a numeric predictor do not have to occur.
     """
     is_number = layout.is_number
     # numbers have one level here, and are repeated at both levels afterwards

@@ -71,7 +71,7 @@ def exact_ratio_test(
     layout : Layout
         Layout of the larger model.
     kept : ndarray of bool, shape (T,)
-        Which of these terms are in the smaller model.
+        Which terms of the larger model are also in the smaller model.
     engine : Engine
         An engine with `has_likelihood`.
     scores : sequence, optional
@@ -136,7 +136,7 @@ def _find_sparse_margin(
     Dropped terms have fewer couplings in the smaller model, or none. The result is None if all
     margins have enough rows. The rules are given in the notes of `exact_ratio_test`. A single
     predictor is returned if there are too few rows for the parameters of its conditional
-    distribution given the others.
+    distribution given the other predictors.
     """
     tested_predictors = {i for term in dropped for i in term}
     # mask: regressors of each predictor; n_levels: numbers of levels of regressors

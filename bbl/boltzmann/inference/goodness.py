@@ -1,6 +1,6 @@
 """Fitted counts, leverages, degrees of freedom and the bootstrap for fitted contingency tables.
 
-A *cell* is a state of all predictors; cells are listed in lexicographic order.
+A *cell* is a state of all predictors. Cells are in lexicographic order.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     """Return the leverage (n,) of each cell in an unpenalised fit.
 
     The leverage is the derivative of a cell's fitted count with respect to its observed count.
-    `fitted` (n,) contains the expected counts. With p(x) the probability of cell x, T(x) (size,)
-    its parameter indicators, and mu and V their mean and covariance over the cells, the leverage is
-    ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``, with V restricted to estimable parameters.
+    `fitted` (n,) contains the expected counts. Let p(x) be the probability of cell x, T(x) (size,)
+    its parameter indicators, and mu and V the mean and covariance of T over the cells. The leverage
+    is ``p(x) (1 + (T(x) - mu)' V^-1 (T(x) - mu))``, where V is restricted to estimable parameters.
     """
     # four matrices (size, size) with 8 bytes per entry: V, its inverse, scales and correlations
     check_memory(

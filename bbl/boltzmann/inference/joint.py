@@ -1,7 +1,7 @@
 """Tests of the parameters of unpenalised joint fits of P(group | row).
 
 Parameters are differences from the reference group, as in multinomial logistic regression. K is the
-number of groups; column 0 of coefficients (K, 1 + size) contains the intercepts.
+number of groups. Column 0 of the coefficients (K, 1 + size) contains the intercepts.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class RatioTest:
 
 @dataclass(frozen=True)
 class TermTests:
-    """Separate tests of the terms that are missing from the smaller model.
+    """Results of separate tests of the terms that are missing from the smaller model.
 
     Attributes
     ----------
@@ -410,7 +410,7 @@ def _site_deviations(
     # for each site: positions of its tested couplings among all its parameters, level by level
 
     def couplings(site_theta: np.ndarray) -> np.ndarray:
-        """Return the tested couplings (q,) of a site solution, site by site."""
+        """Return the tested couplings (q,) in a site solution, in the order of the sites."""
         columns = regressors(layout).columns  # columns of each site's parameters in a site solution
         by_site = [
             site_theta[layout.start[i] : layout.start[i + 1]][:, columns[i]].ravel()[tested]
@@ -419,7 +419,7 @@ def _site_deviations(
         return np.concatenate(by_site)
 
     def estimate(reweighted: Sample) -> np.ndarray:
-        """Return unpenalised estimates of these couplings from a replicate's rows."""
+        """Return unpenalised estimates of the tested couplings from a replicate's rows."""
         sites = np.array(list(positions), dtype=np.intp)
         # `unpenalised` returns the site solution, and which of its entries are estimable
         return couplings(

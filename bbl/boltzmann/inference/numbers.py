@@ -62,7 +62,7 @@ class NumberTests:
     survey: SurveySample | None = None
 
     def of_group(self, g: int) -> list[MeanTest]:
-        """Test whether levels have no effect on the means in group g."""
+        """Test the null hypothesis that levels have no effect on the means in group g."""
         estimates = self._estimates(g)
         deviations = self._deviations(g)
         covariance = deviations.T @ deviations
@@ -92,7 +92,7 @@ class NumberTests:
 
     @cached_property
     def _scopes(self) -> list[tuple[int, ...]]:
-        """The numeric predictors, followed by the pairs of a predictor and a numeric predictor."""
+        """The numeric predictors, followed by pairs of a categorical and a numeric predictor."""
         model = self.location.model
         scopes: list[tuple[int, ...]] = [(int(j),) for j in model.numbers]
         for i in model.used:
@@ -148,7 +148,11 @@ class NumberTests:
         covariance: np.ndarray,
         is_estimable: np.ndarray,
     ) -> MeanTest:
-        """Test whether the mean at the reference levels, or a predictor's effects, are zero."""
+        """Test whether the coefficients of a `scope` are zero.
+
+        The coefficients are a numeric predictor's mean at the reference levels, or the effects of
+        another predictor's levels on this mean.
+        """
         model = self.location.model
         number, column = self._influence.coefficients
         owner = -1 if len(scope) == 1 else scope[0]

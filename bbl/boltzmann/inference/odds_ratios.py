@@ -1,6 +1,6 @@
 """Conditional log odds ratios of two predictors and their variances, computed from couplings.
 
-A *scope* is the tuple of predictors of a table of parameters.
+A *scope* is the tuple of predictors that a table of parameters refers to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Permutation tests of pairs, which permute one predictor within strata of the pair's neighbours.
 
-A *stratum* is a set of rows with the same values of the conditioning predictors.
-Predictor i has L_i levels; P is the number of tested pairs.
+A *stratum* is a set of rows with the same values of the conditioning predictors. Predictor i has
+L_i levels, and P is the number of tested pairs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def permutation_tests(
     If ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
     All permutations of the values of i within strata of these neighbours are then equally probable,
     and the p-value is exact, however small the counts are (Phipson & Smyth 2010). The test uses the
-    generalised Cochran-Mantel-Haenszel statistic: observed minus expected counts, summed over
+    generalised Cochran-Mantel-Haenszel statistic, i.e. observed minus expected counts, summed over
     strata, in the metric of their covariance.
 
     Parameters

@@ -1,9 +1,9 @@
 """Covariance of the coefficients of class scores (intercepts and parameters of all groups).
 
-The *intercept* of group g is ``ln p_g - ln Z_g``, where p_g is the class proportion; the group's 1
-+ size *coefficients* are the intercept and the parameters. If C is the covariance of a group's
-parameters and J (1 + size, size) the Jacobian of the coefficients with respect to them, the
-covariance of the coefficients is ``J C J'``.
+The *intercept* of group g is ``ln p_g - ln Z_g``, where p_g is the class proportion. The 1 + size
+*coefficients* of the group are the intercept and the parameters. If C is the covariance of a
+group's parameters and J (1 + size, size) is the Jacobian of the coefficients with respect to the
+parameters, the covariance of the coefficients is ``J C J'``.
 """
 
 from __future__ import annotations
@@ -313,9 +313,10 @@ def _covariance_with_numbers(
 ) -> ScoreCovariance:
     """Return `score_covariance` for groups with numeric predictors.
 
-    The parameters of the numeric predictors follow those of the other predictors. The covariance is
-    a sum over rows of products of influences, which is valid even if numeric predictors are not
-    normally distributed. Groups with a common covariance matrix are not independent.
+    The parameters of the numeric predictors follow the parameters of the other predictors. The
+    covariance is a sum over rows of products of influences, which is valid even if numeric
+    predictors are not normally distributed. Groups with a common covariance matrix are not
+    independent.
     """
     from scipy.linalg import block_diag
 
@@ -407,7 +408,7 @@ def _covariance_under_design(
 
     The covariance is ``E'E``, where the deviations E (u, K (1 + size)) of all coefficients have a
     row for each cluster or replicate; see `bbl.boltzmann.inference.survey`. The parameters of
-    numeric predictors follow those of the others.
+    numeric predictors follow the parameters of the other predictors.
     """
     from scipy.linalg import block_diag
 

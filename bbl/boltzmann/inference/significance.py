@@ -181,7 +181,7 @@ class Evidence:
 
     @cached_property
     def _strata(self) -> dict[int, np.ndarray | None]:
-        """Cache of `pair_strata`, by pair number; only the last pair is kept."""
+        """Cache of `pair_strata`, by pair number, for the most recent pair only."""
         return {}
 
     def family(self, k: int, finite: bool) -> PowerSeries | None:
@@ -245,7 +245,8 @@ def evidence(
         Rows of the group.
     layout : Layout
     start : ndarray, shape (layout.size,)
-        The group's fitted parameters, possibly penalised, used to start the unpenalised fit.
+        The group's fitted parameters, possibly penalised, which are used to start the unpenalised
+        fit.
     engine : Engine
         The method for the unpenalised fit (see `Engine.unpenalised`); by default,
         pseudo-likelihood.
@@ -477,7 +478,7 @@ class Comparison:
 
     @cached_property
     def verdict(self) -> np.ndarray:
-        """The `kind` of each parameter; FEW if the exact distribution is degenerate."""
+        """The `kind` of each parameter, or FEW if its exact distribution is degenerate."""
         kind = self.kind.copy()
         kind[kind == Kind.EXACT] = Kind.FEW
         kind[list(self.exact)] = Kind.EXACT
@@ -540,7 +541,8 @@ class Comparison:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """Test every table (fields of a predictor, couplings of a pair) as a whole.
 
-        `progress` is called with the completed fraction; exact tests take most of the time.
+        `progress` is called with the completed fraction of the work. Exact tests take most of the
+        time.
 
         Returns
         -------

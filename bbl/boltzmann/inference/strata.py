@@ -52,8 +52,8 @@ def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | 
     Within a stratum, i and j are independent if they have no coupling. A row has no stratum if a
     value that would define the stratum is missing. It also has none if a predictor that shares a
     term of order three or more with i and j is not at its reference level, because the coupling is
-    different in such rows. Returns None if there are more than `MAX_HELD` predictors to condition
-    on.
+    different in such rows. The result is None if the test would condition on more than `MAX_HELD`
+    predictors.
     """
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:

@@ -87,13 +87,13 @@ def replicated(
     """Return the deviations (u, size) of estimates with each of u sets of replicate weights.
 
     ``estimate(rows)`` returns an estimate (size,), or nan if there is none. `full_estimate` (size,)
-    is the estimate with the full survey weights. Deviations are taken from the full estimate or the
-    mean of the replicates (option `mse`), and multiplied by the square roots of the replicates'
-    scales. If a replicate has no rows or no estimate, its deviations are 0 and a DataWarning is
-    issued. If an estimate is infinite in a replicate but finite in `full_estimate`, all deviations
-    of this estimate are nan, because the value at which the iterations stopped is arbitrary. A
-    DataWarning is issued in this case as well, unless the deviations are `for_test`, because tables
-    of tests state the reason.
+    is the estimate with the full survey weights. Deviations are differences from the full estimate
+    or from the mean of the replicates (option `mse`), multiplied by the square roots of the
+    replicates' scales. If a replicate has no rows or no estimate, its deviations are 0 and a
+    DataWarning is issued. If an estimate is infinite in a replicate but finite in `full_estimate`,
+    all deviations of this estimate are nan, because the value at which the iterations stopped is
+    arbitrary. A DataWarning is issued in this case as well, unless the deviations are `for_test`,
+    because tables of tests state the reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -306,7 +306,7 @@ def _joint_influences(influence: JointInfluence, rows: Sample) -> np.ndarray:
 
 
 def _moves(influence: JointInfluence) -> np.ndarray:
-    """Return a mask (K, 1 + size) of coefficients that change along unidentified directions."""
+    """Return a mask (K, 1 + size) of the coefficients that change along unidentified directions."""
     return (np.abs(influence.flat) > FLAT).any(axis=2)
 
 

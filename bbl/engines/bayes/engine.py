@@ -53,7 +53,7 @@ MIN_C_SHARE = 0.1  # c below this fraction of a group's observations gives a war
 class Posterior(Engine):
     """Draws from the posterior of the fields and couplings of each group.
 
-    Priors are placed on coefficients in simplex coding, which has no reference level; each draw is
+    Priors are placed on coefficients in simplex coding, which has no reference level. Each draw is
     then converted to the reference gauge. Estimates are posterior means.
 
     Parameters
@@ -484,7 +484,7 @@ class Posterior(Engine):
         """Return the fit: estimates, mean log (pseudo-)likelihood, and notes on convergence.
 
         `theta` (size,) contains the estimates and `drawn` (chains, draws, size) the draws, both in
-        the reference gauge; `state` contains the remaining results to store.
+        the reference gauge. `state` contains the other results to be stored.
         """
         lists_states = n_states(layout) <= MAX_STATES
         target = Problem(
@@ -517,8 +517,8 @@ def _notes(
 ) -> tuple[tuple[Note, ...], np.ndarray]:
     """Return notes on predictors with unreliable draws, and a mask (m,) of the reliable predictors.
 
-    `rhat` and `ess` (size,) are the split R-hat and effective sample size of each parameter;
-    `chains` is the number of chains.
+    `rhat` and `ess` (size,) contain the split R-hat and the effective sample size of each
+    parameter. `chains` is the number of chains.
     """
     # parameters that never change have nan
     rhat = np.nan_to_num(rhat, nan=1.0)

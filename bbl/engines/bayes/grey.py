@@ -193,7 +193,7 @@ def fit_grey(
     sd = 1.0 / np.sqrt(2.0 * c)
 
     def noisy(mean: np.ndarray) -> np.ndarray:
-        """Draw coefficients from their posterior, given their means."""
+        """Draw coefficients from their posterior with the given means."""
         return mean + sd * rng.normal(size=mean.shape)
 
     with serial_blas():

@@ -177,7 +177,7 @@ def mode(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     n = max(problem.sample.total, 1.0)  # number of observations, at least 1 to divide by it
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return minus the log density per observation, and its gradient."""
+        """Return the negative log density per observation, and its gradient."""
         gradient = np.empty(len(x))
         # log density; writes its gradient to `gradient`
         value = target.value(np.ascontiguousarray(x), gradient)
@@ -376,7 +376,7 @@ def _nuts_chain(
 
     Under a horseshoe prior, the metric is estimated in the windows of the warm-up instead. `centre`
     and `root` are the same as in `_start`. `progress` is called with fractions of the chain.
-    `hessian` and `sweeps` are unused; they match the signature of `_exchange_chain`.
+    `hessian` and `sweeps` are not used, but are part of the signature of `_exchange_chain`.
     """
     target = problem.target()
     stop = stop_flag()

@@ -35,7 +35,7 @@ class MarkovBlanket(Engine):
     A network of the response y and all predictors is learnt by hill climbing, with at most two
     parents for each variable. P(y|x) then depends only on the Markov blanket of y: its parents, its
     children, and the children's other parents. Up to its normaliser, ``ln P(y|x)`` is ``ln P(y |
-    parents)`` plus the sum of ``ln P(x_i | y, other parent)`` over the children of y; these terms
+    parents)`` plus the sum of ``ln P(x_i | y, other parent)`` over the children of y. These terms
     are fields and pair couplings. All other parameters are zero. P(x|y) is not modelled, so row
     likelihoods and ln Z are not available, and missing values cannot be marginalised.
 
@@ -52,7 +52,7 @@ class MarkovBlanket(Engine):
 
     Notes
     -----
-    Networks are scored by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995); probability
+    Networks are scored by BDeu (Buntine 1991; Heckerman, Geiger & Chickering 1995), and probability
     tables are estimated by posterior means. If the response has no parents, its distribution is
     estimated by the class proportions. Only pairs in the formula can have couplings. If there are
     more than 100 predictors, only the most informative ones are used.

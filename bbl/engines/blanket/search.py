@@ -77,7 +77,7 @@ class _Network:
 
     @property
     def has_arc(self) -> np.ndarray:
-        """Whether each arc exists, bool (M, M)."""
+        """Mask (M, M) of the arcs in the network."""
         return np.isfinite(self.scores_without)
 
     def addition_gains(self) -> np.ndarray:
@@ -100,7 +100,10 @@ class _Network:
         return gains
 
     def first_largest(self, gains: np.ndarray) -> tuple[float, int, int]:
-        """Return the largest gain (the first if tied) and the parent and child of its arc."""
+        """Return the largest gain, and the parent and child of its arc.
+
+        If there are ties, the first arc is returned.
+        """
         largest = float(gains.max())
         parent, child = divmod(int((gains >= largest - self.rounding).argmax()), len(gains))
         return largest, parent, child

@@ -74,7 +74,7 @@ def boost(
     """Fit the fields of all predictors, then `n_pairs` of the `pairs`, and return the model.
 
     `pairs` has shape (pairs, 2). The model starts at the class proportions, given as `log_shares`
-    (G,). Each step is the fraction `rate` of a Newton step; `rng` draws the random cuts.
+    (G,). Each step is the fraction `rate` of a Newton step, and `rng` draws the random cuts.
     """
     G = len(log_shares)
     steps = _Steps(
@@ -181,7 +181,7 @@ class _Steps:
 
 
 def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> tuple[int, bool]:
-    """Perform rounds until the held-out log-loss no longer decreases; return (rounds, converged).
+    """Perform rounds until the held-out log-loss stops decreasing, and return (rounds, converged).
 
     ``step(number)`` performs a round, which changes ``steps.p`` and `tables`. At the end, `tables`
     contains the tables of the best round.

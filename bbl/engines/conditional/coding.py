@@ -99,7 +99,7 @@ class Coding:
         return self.numbers is not None and bool(self.numbers[i, 1] > 0.0)
 
     def standardised(self, i: int, codes: np.ndarray) -> np.ndarray:
-        """Return the feature (n,) of the values `codes` (n,) of numeric predictor i."""
+        """Return the feature (n,) of numeric predictor i, given its values `codes` (n,)."""
         assert self.numbers is not None  # noqa: S101
         mean, sd = self.numbers[i]
         return (codes - mean) / sd
@@ -202,7 +202,7 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
 
 
 def _features(k: int, L: int, ordered: str) -> np.ndarray:
-    """Return the features (L, d) of L levels; the first k are ordered.
+    """Return the features (L, d) of L levels, where the first k levels are ordered.
 
     Examples
     --------

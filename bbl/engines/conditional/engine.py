@@ -111,8 +111,8 @@ class Conditional(Engine):
         parameters are reported for each level.
     logits : {"nominal", "adjacent", "cumulative", "cv"}, default "nominal"
         Logits for a response that is declared ordered. "nominal" ignores the order, and each group
-        has its own function f of the predictors. The other logits share one function f among all
-        groups and therefore have fewer parameters. "adjacent": ``ln P(next group) / P(group)`` is a
+        has its own function f of the predictors. With the other logits, all groups have the same
+        function f, so there are fewer parameters. "adjacent": ``ln P(next group) / P(group)`` is a
         threshold plus f, as in multinomial regression with equal steps (VGAM's ``acat``).
         "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the model of
         proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three by
@@ -201,7 +201,7 @@ class Conditional(Engine):
 
     @property
     def is_ordinal(self) -> bool:
-        """Whether all groups share one function of the predictors."""
+        """Whether all groups have the same function f of the predictors."""
         return self.logits in ("adjacent", "cumulative")
 
     @property
@@ -295,7 +295,10 @@ class Conditional(Engine):
         return self.has_tests and not self.firth
 
     def ridge_of(self, total: float) -> float:
-        """Return the ridge as a number; the default depends on the `total` weight of the rows."""
+        """Return the ridge as a number.
+
+        The default depends on the `total` weight of the rows.
+        """
         if self.ridge is None and total:
             return RIDGE * min(1.0, RIDGE_ROWS / total)
         return self._ridge
@@ -307,7 +310,7 @@ class Conditional(Engine):
 
     @property
     def stops_early(self) -> bool:
-        """Whether fits end before reaching the optimum."""
+        """Whether fits stop before reaching the optimum."""
         return self.early_stopping
 
     def variants(self) -> tuple[Engine, ...]:

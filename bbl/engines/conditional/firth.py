@@ -88,7 +88,10 @@ class FirthLikelihood(Likelihood):
         return out
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient in the estimated coefficients at the last argument of `value`."""
+        """Return the gradient with respect to the estimated coefficients.
+
+        It is evaluated at the last argument of `value`.
+        """
         p = self.p[:, 1:]
         self._H = self._leverages()
         diagonal = np.diagonal(self._H, axis1=1, axis2=2)
@@ -190,7 +193,7 @@ class FirthProfile:
     def interval(self, group: int, column: int, quantile: float) -> ProfileInterval:
         """Return the test and profile interval of one coefficient.
 
-        `group` is counted from 0, excluding the reference group; `column` is a column of the
+        `group` is counted from 0, excluding the reference group, and `column` is a column of the
         design.
         """
         estimate = float(self.coefficients[group, column])
@@ -217,7 +220,7 @@ class FirthProfile:
 
 
 def _cross(loss: Callable[[float], float], estimate: float, step: float, quantile: float) -> float:
-    """Return the point at which a loss that increases away from `estimate` reaches `quantile`.
+    """Return the point where a loss, which increases away from `estimate`, reaches `quantile`.
 
     The search proceeds in the direction of `step`. The result is infinite if the loss remains below
     the quantile.

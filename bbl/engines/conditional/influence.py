@@ -26,11 +26,12 @@ __all__ = ["ConditionalInfluence"]
 class ConditionalInfluence(MaximumInfluence):
     """Influence of rows on the maximum of the likelihood P(group | row).
 
-    Each of K groups has 1 + size coefficients, an intercept and the parameters of the layout; all
-    are zero in the reference group. A row with score u changes the estimate by ``I^-1 u / W``,
-    where I is the Fisher information of one observation and W is the total weight of the rows. The
-    covariance of the estimate is ``I^-1 / W``. The *basis* consists of the estimated coefficients.
-    All other coefficients are held fixed, because they cannot be estimated in addition.
+    Each of K groups has 1 + size coefficients, which are an intercept and the parameters of the
+    layout. All coefficients of the reference group are zero. A row with score u changes the
+    estimate by ``I^-1 u / W``, where I is the Fisher information of one observation and W is the
+    total weight of the rows. The covariance of the estimate is ``I^-1 / W``. The *basis* consists
+    of the estimated coefficients. All other coefficients are held fixed, because they cannot be
+    estimated in addition.
 
     Parameters
     ----------
@@ -118,8 +119,8 @@ class ConditionalInfluence(MaximumInfluence):
     def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
         """Return the influence of rows on one Newton step from `coefficients` (K, 1 + size).
 
-        The coefficients may be the estimate of a smaller model. The basis consists of those
-        linearly independent columns of the design that have information at these coefficients.
+        The coefficients may be the estimate of a smaller model. The basis consists of the linearly
+        independent columns of the design with information at these coefficients.
         """
         groups = self.maximum.groups
         columns = self.maximum.columns
@@ -190,7 +191,7 @@ class ConditionalInfluence(MaximumInfluence):
             return profile.ratio(fixed)[0]
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients.
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) by coefficient.
 
         `rows` contains the level codes (n, m), and the groups as `response` (n,).
         """
@@ -198,7 +199,7 @@ class ConditionalInfluence(MaximumInfluence):
         return residual[:, :, None] * raw_design(rows.codes, self.layout)[:, None, :]
 
     def _residuals(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K) of ln P(group | row) in the class scores."""
+        """Return the derivatives (n, K) of ln P(group | row) with respect to the class scores."""
         residual = -self.probabilities(design(rows.codes, self.layout))
         residual[np.arange(rows.n), rows.response] += 1.0
         residual[:, self.reference] = 0.0  # its coefficients are fixed at zero

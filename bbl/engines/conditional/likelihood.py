@@ -97,7 +97,7 @@ class Likelihood(Objective):
         return out
 
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at the vector `theta` of the free coefficients, and set `p`."""
+        """Return the objective at the free coefficients `theta`, and set `p`."""
         scores = np.zeros(self.shares.shape)
         scores[:, 1:] = self.Z @ self.spread(theta).T
         scores[~self.support] = -np.inf

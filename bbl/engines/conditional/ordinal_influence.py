@@ -160,7 +160,7 @@ class OrdinalInfluence(MaximumInfluence):
         return self._logits.logit_scores(np.exp(log_p), y), Z
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) in the coefficients."""
+        """Return the derivatives (n, K, 1 + size) of ln P(group | row) by coefficient."""
         scores, _ = self._scores(rows)
         Z = raw_design(rows.codes, self.layout)
         out = np.zeros((rows.n, *self.coefficients.shape))

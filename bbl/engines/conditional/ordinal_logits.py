@@ -32,11 +32,11 @@ class Derivatives:
     f : ndarray, shape (n,)
     c : ndarray, shape (k - 1,)
     minus_ff : ndarray, shape (n,)
-        Minus the second derivatives in f.
+        Minus the second derivatives with respect to f.
     minus_cf : ndarray, shape (n, k - 1)
         Minus the mixed derivatives.
     minus_cc : ndarray, shape (k - 1, k - 1)
-        Minus the second derivatives in the intercepts.
+        Minus the second derivatives with respect to the intercepts.
     """
 
     f: np.ndarray
@@ -69,13 +69,16 @@ class OrdinalLogits(ABC):
     @property
     @abstractmethod
     def penalty_factor(self) -> float:
-        """Multiplier of ``ridge |f|^2 / 2``; 1/2 for two groups, as with nominal groups."""
+        """Multiplier of ``ridge |f|^2 / 2``.
+
+        For two groups, it is 1/2, as with nominal groups.
+        """
 
     @abstractmethod
     def log_p(
         self, f: np.ndarray, c: np.ndarray, limits: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """Return ln P(group) (n, k); None if the intercepts are out of order."""
+        """Return ln P(group) (n, k), or None if the intercepts are not in order."""
 
     @abstractmethod
     def derivatives(
@@ -105,7 +108,7 @@ class AdjacentLogits(OrdinalLogits):
 
     @property
     def multipliers(self) -> np.ndarray:
-        """Number of steps from the first group, shape (k,)."""
+        """Number of steps (k,) of each group from the first group."""
         return (self.groups - self.groups[0]).astype(float)
 
     @property
@@ -175,13 +178,13 @@ class CumulativeLogits(OrdinalLogits):
 
     @property
     def penalty_factor(self) -> float:
-        """1/2, as for two nominal groups."""
+        """Multiplier of ``ridge |f|^2 / 2``, which is 1/2 as for two nominal groups."""
         return 0.5
 
     def log_p(
         self, f: np.ndarray, c: np.ndarray, limits: np.ndarray | None = None
     ) -> np.ndarray | None:
-        """Return ln P(group) (n, k); None unless the intercepts decrease.
+        """Return ln P(group) (n, k), or None if the intercepts do not decrease.
 
         With limits, intercepts do not have to decrease where the distance between two thresholds is
         infinite. If two other thresholds are not in order, the group between them has ln P = -inf.
@@ -242,7 +245,7 @@ class CumulativeLogits(OrdinalLogits):
         return Derivatives(to_c.sum(axis=1), c_gradient, minus_cf.sum(axis=1), minus_cf, minus_cc)
 
     def intercepts(self, totals: np.ndarray) -> np.ndarray:
-        """Return the logits (k - 1,) of the proportion of rows in each group or a later one."""
+        """Return the logits (k - 1,) of the proportions of rows at or above each later group."""
         return odds_logits(totals[None] / totals.sum())[0]
 
     def intercepts_of(self, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

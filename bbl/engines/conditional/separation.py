@@ -25,12 +25,12 @@ MAX_CELLS = 2**22
 
 
 class Separation(NamedTuple):
-    """The cells that keep a positive probability, and a direction of separation.
+    """The cells whose probability remains positive, and a direction of separation.
 
     Attributes
     ----------
     support : ndarray of bool, shape (n, k)
-        Whether each cell keeps a positive probability.
+        Whether the probability of each cell remains positive.
     direction : ndarray, shape (k, p)
         Coefficients of each group. If they are added, the observed groups of a row keep equal
         scores, and the scores of all other cells decrease by about 1 or more relative to them.

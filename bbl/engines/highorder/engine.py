@@ -172,7 +172,7 @@ class HighOrder(Engine):
 
     @property
     def setting(self) -> float:
-        """The penalty; nan if it is selected automatically or differs between orders."""
+        """The penalty, or nan if it is selected automatically or differs between orders."""
         return self.lambda_ if isinstance(self.lambda_, float) else float("nan")
 
     def layout(self, sample: Sample, layout: Layout) -> Layout:

@@ -298,8 +298,8 @@ def _ascend(
     (Polyak & Juditsky 1992), and its norm is the largest component of the mean gradient in that
     half, in standard deviations of the monomials. A mean-field gradient may not vanish anywhere.
     The result is then the iterate with the largest pseudo-likelihood, and the fit has converged
-    unless this is the last iterate. `method` is "pcd", "cd" or "mf"; the fit starts from `theta`
-    (size,).
+    unless this is the last iterate. `method` is "pcd", "cd" or "mf", and the fit starts from
+    `theta` (size,).
     """
     monomials = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)

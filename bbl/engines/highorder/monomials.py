@@ -129,7 +129,7 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def _scatter(columns: np.ndarray, D: int) -> csr_array:
-    """Return the sparse matrix (T, D) with ones at ``columns[t]`` in row t."""
+    """Return a sparse matrix (T, D) that has a one at ``columns[t]`` in each row t."""
     from scipy.sparse import csr_array
 
     T = len(columns)

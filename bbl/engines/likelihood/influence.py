@@ -36,8 +36,8 @@ class LikelihoodInfluence(RowInfluence):
     moments of the model, and W is the total weight of the rows. If a prior count adds rows, s is
     the proportion of the observed rows among all rows. The covariance of the estimate is ``s^2 H^-1
     I H^-1 / W``, where I is the Fisher information (the observed information if values are
-    missing); without a penalty this is ``I^-1 / W``. Estimates of different components of the model
-    are independent.
+    missing). Without a penalty, this is ``I^-1 / W``. Estimates of different components of the
+    model are independent.
 
     Parameters
     ----------

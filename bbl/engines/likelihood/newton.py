@@ -111,7 +111,7 @@ class StateLikelihood(Objective):
         return self.target - self.mu - self.penalty * self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the penalised Fisher information; it is zero for parameters outside the basis."""
+        """Return the penalised Fisher information, with zeros for parameters outside the basis."""
         information = self.table.covariances(self.p, self.mu)
         information[~self.basis] = 0.0
         information[:, ~self.basis] = 0.0

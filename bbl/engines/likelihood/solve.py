@@ -85,7 +85,7 @@ class Penalty:
 
     @property
     def is_zero(self) -> bool:
-        """Whether there is no penalty and no prior count."""
+        """Whether both the penalty and the prior count are zero."""
         return not self.prior_count and not self.ridge.any()
 
 
@@ -149,7 +149,7 @@ def tree_cells(layout: Layout) -> float:
 def _n_cells(layout: Layout, order: list[int]) -> float:
     """Return the number of cells of all cliques for this elimination order.
 
-    Very large numbers do not overflow.
+    The result does not overflow even if it is very large.
     """
     log_L = np.log(layout.n_levels)
     return float(

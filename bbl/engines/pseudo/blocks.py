@@ -65,7 +65,7 @@ def rounds_memory(layout: Layout) -> float:
 
 @dataclass
 class _Point:
-    """A solution, with the unpenalised objective of each site over all rows.
+    """A solution, and the unpenalised objective of each site at this solution over all rows.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class _Point:
 
 
 class Corrected:
-    """Fits one group in rounds (communication-efficient surrogate likelihood).
+    """Solver that fits one group in rounds (communication-efficient surrogate likelihood).
 
     Let f be the objective for all rows and f_s the objective for a random sample. Then ``f_s(x) -
     <x, grad f_s(x_k) - grad f(x_k)>`` has the same gradient as f at ``x_k`` and approximately the

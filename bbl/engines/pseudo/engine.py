@@ -347,8 +347,8 @@ class PseudoLikelihood(Engine):
         about four correct digits. Small fits always use double precision.
     penalty : {"l2", "l1", "group"}, default "l2"
         Penalty on the couplings of pairs. ``"l2"`` is ``lambda_ / 2`` times their sum of squares,
-        as in the paper. The other penalties make couplings exactly zero; each predictor is then
-        regressed on the others by a sparse (multinomial) logistic regression, which is solved
+        as in the paper. The other penalties make some couplings exactly zero. Each predictor is
+        then regressed on the others by a sparse (multinomial) logistic regression, which is solved
         exactly. ``"l1"``, for predictors with two levels, is `lambda_` times the sum of ``|J_ij|``
         in the reference gauge, which is an L1 penalty on products of 0/1 columns. ``"group"``, for
         any number of levels, is `lambda_` times the sum of the Frobenius norms of the tables
@@ -362,8 +362,8 @@ class PseudoLikelihood(Engine):
         (for models with pairs only) of all levels, in the zero-sum gauge. The two solutions of a
         pair are then also averaged in the zero-sum gauge. With "zero-sum", probabilities do not
         depend on the choice of reference levels, except with ``log_z="mf"``, eq. (32), or if a
-        predictor is constant in a group and neither `lambdah` nor `prior_count` is positive. A
-        given `lambda_` is a weaker penalty in the zero-sum gauge: with two levels, it is a quarter
+        predictor is constant in a group and neither `lambdah` nor `prior_count` is positive. The
+        same `lambda_` is a weaker penalty in the zero-sum gauge; with two levels, it is a quarter
         as strong.
     ordered : {"nominal", "linear"}, default "nominal"
         Couplings of ordered predictors with three or more levels. With ``"linear"``, they are
@@ -981,7 +981,7 @@ class PseudoLikelihood(Engine):
     def diverges(self, lambda_) -> bool:
         """Return whether fields of absent levels diverge with this penalty on couplings.
 
-        They diverge if there is neither a penalty on fields nor a prior count.
+        They diverge if fields are not penalised and the prior count is zero.
         """
         return self.lambdah_at(lambda_) == 0.0 and not self.prior_count
 

@@ -69,7 +69,7 @@ class PersistentVI(Engine):
     prior : {"horseshoe", "laplace", "student", "gaussian", "flat"}, default "horseshoe"
         Prior of a table's scale. ``"horseshoe"``: half-Cauchy. ``"laplace"`` and ``"student"``: the
         marginal prior of a coupling is Laplace, or Student's t with 3 degrees of freedom.
-        ``"gaussian"``: all tables share the global scale. ``"flat"``: no prior, i.e. plain
+        ``"gaussian"``: all tables have the global scale. ``"flat"``: no prior, i.e. plain
         persistent variational inference (Ingraham & Marks 2017, eq. 10) without shrinkage. In this
         case, couplings without a finite maximum likelihood estimate increase with `n_iter`.
     likelihood : {"sampled", "pseudo"}, default "sampled"
@@ -493,7 +493,7 @@ class PersistentVI(Engine):
     def approximation(self, layout: Layout, fit: EngineFit) -> Approximation:
         """Return the approximate posterior of a fit.
 
-        Raises a ValueError if the stored arrays do not match the layout.
+        A ValueError is raised if the stored arrays do not match the layout.
         """
         mean = fit.state["mean"]
         log_sd = fit.state["log_sd"]

@@ -100,7 +100,7 @@ def feature_sums(sample: Sample, layout: Layout, tables: kernel.Tables) -> np.nd
 
 
 def model_sums(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return the `feature_sums` of a layout."""
+    """Return the `feature_sums` of a sample for a layout."""
     return feature_sums(sample, layout, simplex_tables(layout))
 
 

@@ -491,7 +491,9 @@ def test_any_classifier_may_be_a_member(data, tmp_path):
             match="every model on the training rows.*weights='equal'",
         ):
             bbl.average(others)
-    with pytest.raises(BBLTypeError, match="all members must be fitted classifiers; got"):
+    with pytest.raises(
+        BBLTypeError, match="members must be fitted classifiers; got DensityResults"
+    ):
         bbl.average([members[0], bbl.bbl("~ .", data, verbose=0)])
 
 

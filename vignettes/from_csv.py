@@ -105,7 +105,7 @@ train = table[~test]
 held_out = table[test]
 
 # %% [markdown]
-# ## Bin numbers and merge rare levels
+# ## Bin numeric columns and merge rare levels
 #
 # By default, `bin` cuts at quantiles. It can also form intervals of equal width, or, with `"mdl"`,
 # choose the cuts that reduce the description length of the response (Fayyad and Irani 1993). `lump`

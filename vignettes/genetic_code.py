@@ -134,10 +134,10 @@ plt.show()
 # %% [markdown]
 # ## What do interactions contribute?
 #
-# Naive Bayes multiplies the frequencies of the three bases. This is correct for amino acids whose
-# codons form a block, such as the four codons `gg.` of glycine, but not for others: serine has
-# `tc.` as well as `agt` and `agc`, so naive Bayes also assigns probability to `ac.` and `tg.`,
-# which code for other amino acids.
+# Naive Bayes multiplies the frequencies of the three bases. This is correct for amino acids with a
+# block of codons, such as the four codons `gg.` of glycine, but not for others. For example, serine
+# has the codons `tc.` as well as `agt` and `agc`, so naive Bayes also assigns probability to `ac.`
+# and `tg.`, which code for other amino acids.
 
 # %%
 fits = {"naive Bayes": bbl.bbl("aa ~ .", xdat, method="naive")}

@@ -187,9 +187,9 @@ print(table.to_string(index=False, float_format="%.2f", na_rep="-"))
 # The approximation of $\ln Z$ does not explain it either: at 0.05, eq. 31 with and without its
 # factor 1/2 gives errors of 11.87 and 36.1 %, and without prior counts the error is 10.3 %.
 # Cross-validation on all 60,000 images, which the paper mentions, scores 0.887 at 0.05, and is best
-# between 0.015 (0.9093) and 0.02 (0.9087). Thus, 8.5 % is the error at the best $\epsilon$ for the
-# full data, whereas the value 0.05 next to it in the paper's table is the best value for the
-# subsample.
+# between 0.015 (0.9093) and 0.02 (0.9087). We conclude that 8.5 % is the error at the best
+# $\epsilon$ for the full data, whereas the value of 0.05 next to it in the paper's table is the
+# best one for the subsample.
 #
 # ## The most probable digits (Figure 7)
 #

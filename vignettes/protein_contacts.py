@@ -181,8 +181,8 @@ plt.show()
 # We draw sequences from the model by Gibbs sampling and compare their statistics with the weighted
 # statistics of the alignment: the frequency of each letter at each site, and the covariance of each
 # pair of letters at two sites. Under a model of independent sites, all covariances would be 0. The
-# penalty shrinks the couplings, and hence the model's covariances; much of the scatter is sampling
-# error, because the effective number of sequences is only about 500.
+# penalty shrinks the couplings and therefore also the model's covariances. Much of the scatter is
+# sampling error, because the effective number of sequences is only about 500.
 
 # %%
 draws = bbl.mcSample(fit, nsteps=400, nchains=100, draws=True, thin=10, seed=1, verbose=0).draws[

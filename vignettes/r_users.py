@@ -263,7 +263,7 @@ print("true h of the first predictor:", par.h[0].round(3), "estimated:", fit.h[0
 #   execute code.
 # * `bbl.sklearn.BBLClassifier` can be used in scikit-learn pipelines and parameter searches.
 # * `n_jobs=` sets the number of threads; results do not depend on it.
-# * A fit reports whether it converged, and warns if it did not:
+# * A fitted model reports whether the optimiser converged, and a warning is issued if it did not:
 
 # %%
 print(

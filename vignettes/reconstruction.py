@@ -30,7 +30,8 @@ import bbl
 # ## Small digits
 #
 # We use the included images at half the resolution: a pixel is black if at least two of the
-# original four are. Pixels that hardly vary are dropped. The models do not use the digit labels.
+# original four are. Pixels with very little variation are dropped. The models do not use the digit
+# labels.
 
 
 # %%

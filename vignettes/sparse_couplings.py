@@ -164,10 +164,10 @@ sequences = bbl.sample_xi(300, positions, h, J, seed=5)
 print(sequences.head(3).to_string())
 
 # %% [markdown]
-# With many levels, more sweeps and a single draw work better: 10 sweeps, 40 chains. Real sequences
-# are related. `bbl.effective_weights` weights each sequence by the reciprocal of the number of
-# similar sequences, and `method="pvi"` accepts such weights. In this simulation, sequences are
-# independent, so any similarity between them is due to chance:
+# With many levels, more sweeps and a single draw give better results, so we use 10 sweeps and 40
+# chains. Real sequences are related. `bbl.effective_weights` weights each sequence by the
+# reciprocal of the number of similar sequences, and `method="pvi"` accepts such weights. In this
+# simulation, sequences are independent, so any similarity between them is due to chance:
 
 # %%
 print(

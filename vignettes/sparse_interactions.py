@@ -14,10 +14,10 @@
 # # Interactions of order three among very many predictors
 #
 # Min, Ning, Cheng and Gerstein (2014, Interpretable Sparse High-Order Boltzmann Machines) test
-# their sparse regression, *shooter*, on synthetic data whose label is the sign of a sum of single
-# predictors, products of two and products of three, and on the images of the digits 0 and 6. Their
-# data are not public. This page simulates smaller data sets in the same way (300 predictors instead
-# of 2,000), and uses the digits shipped with the package.
+# their sparse regression, *shooter*, on synthetic data and on images of the digits 0 and 6. In the
+# synthetic data, the label is the sign of a sum of single predictors, products of two predictors
+# and products of three. Their data are not public. This page simulates smaller data sets in the
+# same way (300 predictors instead of 2,000), and uses the digits shipped with the package.
 
 # %%
 import matplotlib.pyplot as plt

@@ -155,7 +155,7 @@ print(table.groupby("content", observed=True)["weight"].sum().round(0))
 # `bbl.survey` declares the columns with weights, strata and clusters. People who answered "don't
 # know" are neither movers nor stayers: the analysis concerns the others, who form a *domain* of the
 # population. Subsetting the table would give the same estimates, but would lose the sampling points
-# without such people, and hence underestimate the standard errors.
+# without such people and therefore underestimate the standard errors.
 
 # %%
 table["has_view"] = table["moving"].isin(["Yes", "No"])

@@ -19,8 +19,8 @@
 #
 # Where the paper prints a number, a small table shows three columns: *paper* is the article's text,
 # *R 1.0.0* is the released R package, and *here* is this package. The first two sometimes differ
-# because the article used an earlier version of the R package, whose optimiser had a different
-# tolerance. Every fit here has converged.
+# because the article used an earlier version of the R package, in which the optimiser had a
+# different tolerance. Every fit here has converged.
 #
 # For both logistic regressions, this page reproduces the coefficients, the deviances, and the
 # accuracy and AUC of the predictions. For the two `bbl` fits, it reproduces all fields, couplings
@@ -350,8 +350,8 @@ plt.show()
 # The paper predicts the test half from a model fitted to the training half. By default the R
 # package approximates the log partition function $\ln Z$ with eq. 31 without its factor 1/2;
 # `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the exact sum over
-# all states if that is cheap, as with three predictors. Both give the same ranking, and hence the
-# same AUC, because $\ln Z$ shifts all scores of a group by the same amount. However, the
+# all states if that is cheap, as with three predictors. Both give the same ranking and therefore
+# the same AUC, because $\ln Z$ shifts all scores of a group by the same amount. However, the
 # probabilities differ.
 
 # %%

@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Recovering blocks: the simulations in Li's thesis
 #
-# Chapters 1 and 2 of Li (2014) test two-way clustering on ratings whose groups are known. This page
-# simulates the same ratings and compares our results with the thesis, table by table and figure by
-# figure. The methods are explained on the page on two-way clustering. The errors that the thesis
-# reports on real data, the NCI60 cell lines, are quoted in the vignette *Ratings in blocks*.
+# Chapters 1 and 2 of Li (2014) test two-way clustering on simulated ratings with known groups. This
+# page simulates the same ratings and compares our results with the thesis, table by table and
+# figure by figure. The methods are explained on the page on two-way clustering. The errors that the
+# thesis reports on real data, the NCI60 cell lines, are quoted in the vignette *Ratings in blocks*.
 
 # %%
 import time

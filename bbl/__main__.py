@@ -1,4 +1,6 @@
-"""Command line: fit a model to your own table, use a saved model, or run the paper's session."""
+"""Command line: fit a model to a table, use a saved model, or run the example session of the
+paper.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ PIPE_CLOSED = 141  # exit status if standard output was closed: 128 + the number
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line and return its exit status; errors print one message to standard error
-    and return 1.
+    """Run the command line and return its exit status.
+
+    If an error occurs, print one message to standard error and return 1.
     """
     args = parse(sys.argv[1:] if argv is None else argv)
     options = option_names()  # maps arguments to options: "lambda_" to "--lambda"

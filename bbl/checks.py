@@ -1,6 +1,7 @@
-"""Checks of arguments of public functions; each returns the converted value or raises an error.
+"""Checks of the arguments of public functions, which return the converted value or raise an error.
 
-`argument` is the name of the argument, for the error; `value` is the value that the user passed.
+`argument` is the name of the argument in error messages, and `value` is the value that the user
+passed.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def check_keywords(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def call_checked(*args: P.args, **keywords: P.kwargs) -> T:
-        """Call `function` after checking the names of the keywords."""
+        """Check the names of the keywords, and call `function`."""
         for name in keywords:
             if name not in argument_names:
                 raise BBLTypeError(
@@ -129,7 +130,7 @@ def _binding_problem(
 
 
 def choice(argument: str, value: object, allowed: Sequence[str]) -> str:
-    """Return `value` if it is one of the `allowed` strings."""
+    """Return `value` if it is one of the `allowed` strings; otherwise, raise an error."""
     if not isinstance(value, str):
         raise BBLTypeError(
             f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r} of "

@@ -109,7 +109,7 @@ class Scored:
         setting.
 
         With K = 1 (no response), scores are ``ln P(x)``, and the negative of their mean is
-        returned. `selected`, a mask (N,), restricts the mean to some of the validation rows.
+        returned. `selected` is a mask (N,) that restricts the mean to some of the validation rows.
         """
         scores = scores[selected]
         y = self.y[selected]
@@ -220,7 +220,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     """Return the class scores (N, K) for a setting; the scores of each fold are calibrated on the
     scores of the other folds.
 
-    `kind` is "offset" or "temperature", see `fit_calibration`; with "none" the scores are returned
+    `kind` is "offset" or "temperature" (see `fit_calibration`), or "none" to return the scores
     unchanged. If there is only one fold, its rows with even and with odd numbers are calibrated on
     each other. The optimisation of each calibration starts from the calibration on all rows.
     """
@@ -248,11 +248,11 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
 def score_settings(scored: Scored, score: str, calibrate: str = "none") -> tuple[np.ndarray, int]:
     """Return the scores of all S settings, and the position of the best setting.
 
-    `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response: minus the mean log
-    pseudo-likelihood of rows) or another key of `SCORES`; `calibrate` is the `kind` in
-    `calibrated`. The table has shape (S, 3) for ``"auc"``, with the value and its lower and upper
-    confidence limits, otherwise (S, 1). A setting whose score is nan is the best only if all scores
-    are nan.
+    `score` is ``"auc"``, ``"logloss"``, ``"pnll"`` (without a response, the mean negative log
+    pseudo-likelihood of the rows) or another key of `SCORES`; `calibrate` is the `kind` in
+    `calibrated`. For ``"auc"``, the table has shape (S, 3) and contains the value and its lower and
+    upper confidence limits; otherwise, it has shape (S, 1). A setting whose score is nan is the
+    best only if all scores are nan.
     """
     table: list[tuple[float, ...]] = []
     for setting_scores in scored.scores:

@@ -1,5 +1,5 @@
-"""Data sets: ``load_*`` functions read files included in bbl.data, and ``fetch_*`` functions
-download files.
+"""Data sets: Example data: ``load_*`` functions read files that are included in bbl.data, and
+``fetch_*`` functions download files.
 
 Examples
 --------
@@ -88,7 +88,7 @@ def load_titanic() -> pd.DataFrame:
     Notes
     -----
     Source: base R's ``Titanic``; Dawson (1995), doi:10.1080/10691898.1995.11910499. These data are
-    the example of Woo & Wang (2022), section 3.1.
+    the example in section 3.1 of Woo & Wang (2022).
 
     Examples
     --------

@@ -32,7 +32,7 @@ __all__ = [
 class Hint(str):
     """A hint for Python users, with different wordings for other users.
 
-    The text itself is the hint for Python users.
+    As a string, it is the hint for Python users.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Hint(str):
     def __new__(
         cls, text: str, *, command_line: str | None = None, estimators: str | None = None
     ) -> Hint:
-        """Create a hint; wordings that are not given default to `text`."""
+        """Create a hint. `text` replaces wordings that are not given."""
         hint = super().__new__(cls, text)
         hint.command_line = text if command_line is None else command_line
         hint.estimators = text if estimators is None else estimators
@@ -165,7 +165,8 @@ class ClassError(BBLError, AttributeError):
 class ConvergenceWarning(_WithFields, UserWarning):
     """An optimiser stopped before the optimum, or no finite optimum exists.
 
-    It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
+    This warning has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and
+    `value`.
 
     Examples
     --------
@@ -183,7 +184,8 @@ class ConvergenceWarning(_WithFields, UserWarning):
 class DataWarning(_WithFields, UserWarning):
     """The data were used, but they have properties that may need attention.
 
-    It has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and `value`.
+    This warning has the same attributes as `BBLError`: `message`, `hint`, `argument`, `column` and
+    `value`.
 
     Examples
     --------

@@ -30,7 +30,9 @@ class Without:
     i: int
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the class scores (n, K) of encoded rows, with predictor `i` treated as missing."""
+        """Return the class scores (n, K) of encoded rows, where predictor `i` is treated as
+        missing.
+        """
         if self.i >= 0:
             missing = np.zeros(codes.shape, dtype=bool) if missing is None else missing.copy()
             missing[:, self.i] = True

@@ -1,7 +1,7 @@
 """Worker threads, the stop flag, single-threaded BLAS, and progress bars.
 
 The *stop flag* is an int32 array with one element, which is shared by all tasks of a call. Kernels
-stop when it is nonzero.
+stop when the flag is nonzero.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class ThreadPool:
             self._pool.shutdown()
 
     def run(self, function: Callable, tasks: Iterable[tuple]) -> None:
-        """Call ``function(*task)`` for each of `tasks`.
+        """Call ``function(*task)`` for each of the `tasks`.
 
         A task must not write data that another task reads or writes.
         """
@@ -241,7 +241,7 @@ _local = threading.local()  # its attribute `stop` is the stop flag of the threa
 def stop_flag() -> np.ndarray:
     """Return the stop flag of the thread's current task, an int32 array of shape (1,).
 
-    Outside tasks, a new flag is returned.
+    Outside of tasks, a new flag is returned.
     """
     task_flag = getattr(_local, "stop", None)
     return np.zeros(1, dtype=np.int32) if task_flag is None else task_flag
@@ -270,7 +270,7 @@ def _run_with_flag(
 
 
 class _Steps:
-    """Callable that advances a tqdm bar, if there is one, and shows a note."""
+    """A callable that advances a tqdm bar, if there is one, and shows a note."""
 
     def __init__(self, bar: tqdm | None = None):
         self._bar = bar
@@ -295,7 +295,7 @@ class _Steps:
 
 @dataclass(frozen=True)
 class _ScaledProgress:
-    """Callable that reports fractions of a task to `progress`, multiplied by `scale`."""
+    """A callable that reports fractions of a task to `progress`, multiplied by `scale`."""
 
     progress: Callable
     scale: float
@@ -306,13 +306,16 @@ class _ScaledProgress:
 
 
 def scaled_progress(progress: Callable | None, scale: float) -> Callable | None:
-    """Return a progress function for a task that is a fraction `scale` of a step, or None."""
+    """Return a progress function for a task that is a fraction `scale` of a step, or None if
+    `progress` is None.
+    """
     return None if progress is None else _ScaledProgress(progress, scale)
 
 
 @contextmanager
 def progress_bar(total: int | None, title: str, verbose: int):
-    """Show a progress bar if stderr is a terminal and `verbose`; yield a progress function.
+    """Show a progress bar if stderr is a terminal and `verbose` is nonzero; yield a progress
+    function.
 
     The function is called as ``progress(share=1.0, note="")``, where `share` is the fraction of a
     step done since the last call and `note` is shown after the bar. `total` is the number of steps,
@@ -352,7 +355,7 @@ def _find_blas_libraries() -> list[Any]:
 
 
 def _set_blas_threads(library: Any, n_threads: int) -> None:
-    """Limit a BLAS library, given by its threadpoolctl controller, to `n_threads` threads."""
+    """Limit the BLAS library of a threadpoolctl controller to `n_threads` threads."""
     # since version 3.8, set_num_threads of threadpoolctl silently does nothing in all Python
     # threads except one
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
@@ -405,5 +408,5 @@ if hasattr(os, "register_at_fork"):
 
 
 def serial_blas() -> _SerialBlas:
-    """Return the context that limits BLAS to one thread; it may be entered repeatedly."""
+    """Return the context that limits BLAS to one thread, which can be entered repeatedly."""
     return _serial_blas

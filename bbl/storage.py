@@ -78,7 +78,7 @@ def write_model(
     arrays : dict of numpy.ndarray
         bool, integer or float64 arrays, keyed by name (letters, digits and ``_``).
     kind : str, default "bbl"
-        Kind of content; `read_model` rejects a file of a different kind.
+        Kind of content; `read_model` raises an error for a file of a different kind.
 
     Raises
     ------
@@ -148,7 +148,8 @@ def read_any(
     FileNotFoundError, OSError
         If the file does not exist or cannot be read.
     ModelFileError
-        If the file is damaged, not a model file, of another kind, or of a later format version.
+        If the file is damaged or not a model file, or if it has another kind or a later format
+        version.
     """
     file_name = _check_path(path)
     try:
@@ -273,9 +274,9 @@ def _encode_meta(meta: dict[str, Any], arrays: dict[str, np.ndarray], kind: str)
 def _check_plain(value: object, place: str, depth: int) -> None:
     """Raise an error for values that would be changed by JSON.
 
-    These are tuples, numpy scalars, keys other than str, NaN and infinity. `place` describes the
-    value in messages, such as ``meta['terms'][0]``; `depth` is one more than the number of
-    enclosing lists and dicts in meta.json.
+    Such values are tuples, numpy scalars, keys that are not str, NaN and infinity. `place`
+    describes the value in messages, such as ``meta['terms'][0]``; `depth` is one more than the
+    number of enclosing lists and dicts in meta.json.
     """
     # 62 levels: the dict of meta.json, meta, and the 60 levels documented in `write_model`. The
     # limit is 2 less than in `_check_json`, so that this error, which names the place, is raised
@@ -340,7 +341,7 @@ def _write_file(target: str, chunks: list[Any]) -> None:
 def _unpack(
     members: dict[str, bytes], kinds: Collection[str]
 ) -> tuple[str, dict[str, Any], dict[str, np.ndarray]]:
-    """Return (kind, meta, arrays) from the members of a file.
+    """Return (kind, meta, arrays), given the members of a file.
 
     Raise a ValueError if meta.json is invalid. `read_members` has already checked and removed the
     member ``sha256``.
@@ -381,7 +382,7 @@ def _unpack(
 
 
 def _read_array(row: Any, members: dict[str, bytes]) -> tuple[str, np.ndarray]:
-    """Return (name, array) for one row of the table in meta.json.
+    """Return (name, array) for one row of the table of arrays in meta.json.
 
     The array is a read-only view of the member's bytes.
     """

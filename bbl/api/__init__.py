@@ -1,1 +1,3 @@
-"""Public functions: check arguments, call the computational subpackages and wrap the results."""
+"""Public functions, which check arguments, call the computational subpackages and wrap the
+results.
+"""

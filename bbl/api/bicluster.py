@@ -105,7 +105,7 @@ def bicluster(
 
     Notes
     -----
-    For a matrix, a row of weight w counts as w copies of the row, all in the same group.
+    In a matrix, a row of weight w counts as w copies of the row, which are all in the same group.
 
     References
     ----------
@@ -186,8 +186,8 @@ def du_process(
     Notes
     -----
     The transition matrix is symmetric, so all partitions of the items are equally probable in the
-    long run, and a Metropolis algorithm that uses it as proposal needs no Hastings ratio. With two
-    items the process is periodic. ``bicluster(..., method="genetic")`` uses this process for its
+    long run, and a Metropolis algorithm with this proposal does not need a Hastings ratio. With two
+    items, the process is periodic. ``bicluster(..., method="genetic")`` uses this process for its
     mutations, and ``method="mcmc"`` for its proposals. Any partition of n items can be reached in
     about n steps, so discard the first draws, which still depend on `start`.
 
@@ -261,7 +261,7 @@ def _call_string(
     method: str,
     options: dict,
 ) -> str:
-    """Return the printed form of the call, without array-valued options."""
+    """Return the printed form of the call, without options whose values are arrays."""
     call_arguments: dict[str, Any] = {} if formula is None else {"formula": formula}
     call_arguments |= data_arguments(data, weights)
     if groups is not None:

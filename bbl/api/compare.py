@@ -47,17 +47,17 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     With ``method="ml"`` the likelihood is exact. If the smaller model is true, the ratio has a
     chi-square distribution. Its degrees of freedom are the difference in the number of estimable
     parameters, which is smaller than the number of additional couplings if margins have empty
-    cells. The test is reported only if there are enough rows, according to three rules. First, in
-    each margin of a term of the larger model that shares a predictor with an additional term, at
-    most a fifth of the expected counts are below 5 and none is below 1 (Cochran 1954). Second, the
-    margins of additional terms have no empty cells. Third, there are at least 15 rows per parameter
-    of a predictor's distribution given the others. In simulations under the smaller model, a 5 %
-    test then rejects between 4.6 % and 6.2 % of the tables.
+    cells. The test is reported only if there are enough rows, according to three rules. First,
+    consider the terms of the larger model that share a predictor with an additional term: in the
+    margin of each of them, at most a fifth of the expected counts are below 5, and none is below 1
+    (Cochran 1954). Second, the margins of additional terms have no empty cells. Third, there are at
+    least 15 rows per parameter of a predictor's distribution given the others. In simulations under
+    the smaller model, a 5 % test then rejects between 4.6 % and 6.2 % of the tables.
 
-    For pseudo-likelihood fits that differ in pairs, the ratio is a composite likelihood ratio. The
-    pseudo-likelihood counts each pair twice, so the null distribution is not chi-square with ``df``
-    degrees of freedom but a weighted sum of chi-squares, with weights from the Godambe information
-    (Kent 1982; Varin, Reid & Firth 2011).
+    For pseudo-likelihood fits that differ in pairs of predictors, the ratio is a composite
+    likelihood ratio. The pseudo-likelihood counts each pair twice, so the null distribution is not
+    chi-square with ``df`` degrees of freedom but a weighted sum of chi-squares, with weights from
+    the Godambe information (Kent 1982; Varin, Reid & Firth 2011).
 
     If there are too few rows for a ratio, or pseudo-likelihood fits differ in terms of three or
     more predictors, a Bonferroni test is reported instead and ``ratio`` is missing: the p-value is
@@ -120,7 +120,7 @@ def etable(
     pairs : bool, default True
         Whether to show couplings.
     stars : bool, default True
-        Whether to mark p-values below 0.05, 0.01 and 0.001 with stars. Estimates without a test
+        Whether to mark p-values below 0.05, 0.01 and 0.001 with stars. Estimates without a p-value
         have no stars.
     digits : int, default 3
         Number of decimals.

@@ -64,14 +64,14 @@ def effective_weights(
     Returns
     -------
     ndarray, shape (n,)
-        Real weights between 1/n and 1, accepted by ``method="pvi"``, for example. Their sum is a
-        first estimate of the number of independent rows; `effective_size` computes another
+        Real weights between 1/n and 1, which are accepted by ``method="pvi"``, for example. Their
+        sum is a first estimate of the number of independent rows; `effective_size` computes another
         estimate.
 
     Raises
     ------
     OptionError, DataError
-        If `identity` is outside [0, 1], or the data are empty.
+        If `identity` is outside [0, 1], or if the data are empty.
 
     References
     ----------

@@ -33,14 +33,14 @@ def enrichment(
     Parameters
     ----------
     terms : DataFrame, or sequence of tuples of names
-        Interactions, strongest first, such as ``fit.interactions()`` or ``fit.terms``. A frame has
-        columns ``predictor``, ``predictor2`` and so on, or a column ``predictors`` of tuples. A
+        Interactions, strongest first, such as ``fit.interactions()`` or ``fit.terms``. A DataFrame
+        has columns ``predictor``, ``predictor2`` and so on, or a column ``predictors`` of tuples. A
         term of three or more predictors is replaced by its pairs. If a pair is repeated, only its
         first position counts. Single predictors are ignored.
     known_pairs : DataFrame of two columns, or sequence of pairs of names
         Pairs are unordered. Pairs with a name that is not in `predictors` are ignored.
     predictors : sequence of names, optional
-        All predictors whose pairs could have been listed; by default the predictors in `terms`.
+        All predictors whose pairs could occur in the list; by default, the predictors in `terms`.
     top : sequence of int, optional
         Numbers of leading pairs to test. The default is the length of the list, and those of 50,
         100, ..., 250 that are smaller.

@@ -57,8 +57,8 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     ----------
     path : str or path-like
     kind : results class, optional
-        Required class of the model, such as `BBLResults`. Type checkers then infer the type of the
-        result.
+        Required class of the model, such as `BBLResults`. Type checkers can then infer the type of
+        the result.
 
     Returns
     -------

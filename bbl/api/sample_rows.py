@@ -31,7 +31,7 @@ def sample_rows(
     """Draw a random sample of rows, without replacement, in one pass over the data.
 
     All rows have the same probability. The sample depends on the seed and on the order of the rows,
-    but not on how they are divided into batches.
+    but not on the division of the rows into batches.
 
     Parameters
     ----------
@@ -48,7 +48,8 @@ def sample_rows(
     Returns
     -------
     DataFrame
-        The rows in their order, with all columns, indexed by their positions in the data.
+        The sampled rows in their original order, with all columns, indexed by their positions in
+        the data.
 
     Raises
     ------
@@ -57,8 +58,8 @@ def sample_rows(
 
     Notes
     -----
-    Each row gets a random number, and the n rows with the smallest numbers are kept (Fan, Muller &
-    Rezucha 1962, Journal of the American Statistical Association 57).
+    A random number is drawn for each row, and the n rows with the smallest numbers are kept (Fan,
+    Muller & Rezucha 1962, Journal of the American Statistical Association 57).
 
     Examples
     --------

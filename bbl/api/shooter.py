@@ -73,7 +73,7 @@ def shooter(
     Parameters
     ----------
     formula : str
-        ``"y ~ ."`` or ``"y ~ a + b + c"``, without interactions: the fit selects them.
+        ``"y ~ ."`` or ``"y ~ a + b + c"``, without interactions, which are selected by the fit.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`.
     weights : column name or array of length n, optional
@@ -83,16 +83,15 @@ def shooter(
         to that number.
     lambda_ : "ebic", "cv", float or sequence of `order` floats, default "ebic"
         Penalty of each order. "ebic" and "cv" choose one penalty for all orders from a path: "ebic"
-        minimises the extended BIC of the refitted terms (gamma = 0.5), "cv" the loss on held-out
-        rows. The path stops after 12 penalties without improvement.
+        minimises the extended BIC of the refitted terms (gamma = 0.5), and "cv" minimises the loss
+        on held-out rows. The path stops after 12 penalties without improvement.
     penalty : {"group", "l1"}, default "group"
-        "group": ``lambda sqrt(d) ||W||`` for a term with d weights W, so that a term is selected as
-        a whole. "l1": ``lambda`` times the sum of the absolute weights. The two are identical for
-        two-level predictors and two groups.
+        "group": ``lambda sqrt(d) ||W||`` for a term with d weights W; all weights of a term are
+        selected together. "l1": ``lambda`` times the sum of the absolute weights. The two are
+        identical for two-level predictors and two groups.
     refit : "auto", True or False, default "auto"
         Whether the selected terms are refitted without penalty. "auto" decides by the loss on
-        held-out rows: a refit improves predictions if the right terms were selected, and otherwise
-        makes them worse.
+        held-out rows, because a refit improves predictions only if the correct terms were selected.
     screen : {"heredity", "all"}, default "heredity"
         Candidate pairs: pairs with at least one selected predictor, or all pairs (for up to 2,000
         predictors). See Notes.
@@ -135,7 +134,7 @@ def shooter(
     DataWarning
         If the penalties in `lambda_` select no term.
     ConvergenceWarning
-        If refitted terms separate the groups, so that their weights have no finite optimum. The
+        If refitted terms separate the groups; their weights then have no finite optimum. The
         message lists the terms. A ridge of 1e-7 per observation keeps the weights finite.
 
     Notes
@@ -143,10 +142,10 @@ def shooter(
     A predictor with L levels has L - 1 features, which code its levels as the corners of a simplex:
     -1 and 1 for two levels. If levels are equally frequent and predictors independent, products of
     such features are uncorrelated with their factors, unlike products of 0/1 indicators. With two
-    groups the loss is ``ln(1 + exp(-y f))``. The paper's penalties for 8,000 rows (80, 100, 100)
-    are ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with ``scale="mean"``.
-    Within folds, penalties are scaled in proportion to the square root of the number of
-    observations.
+    groups the loss is ``ln(1 + exp(-y f))``. The penalties in the paper, 80, 100 and 100 for 8,000
+    rows, are ``lambda_=(80, 100, 100)``, or ``lambda_=(0.01, 0.0125, 0.0125)`` with
+    ``scale="mean"``. Within folds, penalties are scaled in proportion to the square root of the
+    number of observations.
 
     With ``numeric=True`` and given penalties, each order is an L1-penalised logistic regression on
     the numeric predictors and their products, with the same optimum as scikit-learn's
@@ -154,9 +153,9 @@ def shooter(
     log odds per unit of the product. Centring (``standardise=True``) reduces the correlation
     between products and their factors. Two-level categories keep the codes -1 and 1.
 
-    A term is found only if one of its sub-terms with one predictor fewer is selected. If the
-    response is the parity of three predictors, no sub-term has an effect and the term is missed.
-    ``screen="all"`` also finds pairs in which neither predictor was selected.
+    A term can be selected only if one of its sub-terms with one predictor less is selected. If the
+    response is the parity of three predictors, no sub-term has an effect, and the term is not
+    found. ``screen="all"`` also finds pairs in which neither predictor was selected.
 
     References
     ----------

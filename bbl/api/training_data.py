@@ -63,8 +63,8 @@ def data_arguments(data: object, weights: object = None, design: object = None) 
 
 
 def _name_or_type(value: object) -> str:
-    """Return the name of the caller's variable that holds `value`, or its type, such as
-    ``<ndarray>``.
+    """Return the name of the caller's variable that contains `value`, or the type of `value`, such
+    as ``<ndarray>``.
     """
     return _variable_name(value) or f"<{type(value).__name__}>"
 
@@ -206,7 +206,7 @@ def encode_data(
     verbose: int = 1,
     workers: int = 1,
 ) -> FitData:
-    """Read a formula against data, check the weights, and encode the rows, without making the
+    """Read a formula and the data, check the weights, and encode the rows, but do not create the
     layout.
 
     Parameters

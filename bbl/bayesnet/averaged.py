@@ -33,7 +33,9 @@ class Averaged:
         return sum(member.n_params for member in self.members)
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log mean joint probability (n, K) of the class and known features."""
+        """Return the log of the mean joint probability (n, K) of the class and the known
+        features.
+        """
         total = self.members[0].log_joint(codes, missing)
         for member in self.members[1:]:
             np.logaddexp(total, member.log_joint(codes, missing), out=total)

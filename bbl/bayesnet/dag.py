@@ -19,7 +19,7 @@ Family = tuple[int, tuple[int, ...]]
 class Dag:
     """An augmented naive Bayes structure.
 
-    The parents of each feature are the class and, possibly, other features.
+    Each feature has the class and possibly other features as its parents.
 
     Attributes
     ----------

@@ -2,8 +2,8 @@
 estimates.
 
 A *family* is a feature with its feature parents; the class (K values) is also a parent of every
-feature. A parent *configuration* is a combination of the parents' levels; a *cell* is a
-configuration with a level of the feature.
+feature. A parent *configuration* is a combination of the parents' levels; a *cell* is a combination
+of a configuration and a level of the feature.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ BLOCK = 65536  # number of rows of a file that are read and counted at a time
 class Families:
     """Tables of families, stored one after another in one array (cells, K).
 
-    The K classes of a cell are adjacent. The table of a feature has axes (parents..., feature,
-    class) and is C-contiguous.
+    The K values of a cell, one for each class, are adjacent. The table of a feature has axes
+    (parents..., feature, class) and is C-contiguous.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class Families:
     def table(self, flat: np.ndarray, f: int) -> np.ndarray:
         """Return the table of family `f` as a view of `flat` (cells, K).
 
-        A context is the first axis.
+        If there is a context, it is the first axis.
         """
         shape = self.shape(f)
         if self.context is None:
@@ -172,8 +172,8 @@ class Families:
 
         Each family is counted in the rows where all its variables are known.
 
-        With a context, the shape is (copies * cells, K), as in `zeros`. `weights` (n,), if given,
-        replaces the sample's weights. Rows with an unknown class (``y < 0``) are not counted.
+        With a context, the shape is (copies * cells, K), as in `zeros`. If given, `weights` (n,)
+        replaces the weights of the sample. Rows with an unknown class (``y < 0``) are not counted.
         """
         out = self.zeros()
         for chunk in sample.chunks(BLOCK):  # `response` (rows,): class codes

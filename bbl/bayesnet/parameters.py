@@ -95,7 +95,7 @@ def fit(
     rng: np.random.Generator,
     averaged: bool = False,
 ) -> Fitted:
-    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures to be averaged.
+    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures, which are averaged.
 
     `n_levels` (m,) contains the number of levels of each feature, `K` is the number of classes, and
     `rng` is used to draw the rows for trees.
@@ -127,8 +127,8 @@ def standard_errors(network: Network, sample: Rows, smooth: float) -> tuple[np.n
     probabilities (K,).
 
     The posteriors are Dirichlet distributions. The standard deviations are ``sqrt(p (1 - p) / (N_ij
-    + r_i a + 1))`` with ``a = smooth``, and nan where ``N_ij + r_i a`` is zero. N_ij is the weight
-    of the rows in the cell's parent configuration, and r_i the number of levels of the feature. The
+    + r_i a + 1))`` with ``a = smooth``, and nan if ``N_ij + r_i a`` is zero. N_ij is the weight of
+    the rows in the cell's parent configuration, and r_i the number of levels of the feature. The
     class probabilities are treated as one configuration with K levels.
     """
     families = network.families

@@ -1,4 +1,4 @@
-"""Exact log joint probabilities of the class and a row's known features.
+"""Exact log joint probabilities of the class and the known features of a row.
 
 Missing features are marginalised. A `Factor` consists of a tuple of variables and a log table (n K,
 levels of the variables...) for n rows and K classes; `log_sum` marginalises a product of factors
@@ -300,8 +300,8 @@ def _condition_family(
 
     The factor consists of the variables and the log table.
 
-    The table has shape (n * K, levels of the unknown variables...) for n rows `codes`, with the
-    classes of a row adjacent; `unknown` contains the unknown features of the component.
+    The table has shape (n * K, levels of the unknown variables...) for n rows `codes`, where the
+    classes of a row are adjacent. `unknown` contains the unknown features of the component.
     """
     i, parents = families.families[f]
     table = families.table(log_theta, f)

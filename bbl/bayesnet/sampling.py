@@ -14,7 +14,7 @@ __all__ = ["draw"]
 def draw(
     network: Network | Averaged, shares: np.ndarray, n: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw classes (n,), intp, and levels (n, m) from the joint distribution.
+    """Draw classes (n,) as intp, and levels (n, m), from the joint distribution.
 
     `shares` (K,) contains the class probabilities. For an average of networks, each row is drawn
     from a random member.
@@ -44,7 +44,7 @@ def draw(
 
 
 def _draw_levels(p: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw one level for each row of `p` (n, r), which contains probabilities up to a factor."""
+    """Draw one level for each row of `p` (n, r), which contains unnormalised probabilities."""
     cumulative = np.cumsum(p, axis=1)
     uniform = rng.random(len(p)) * cumulative[:, -1]
     # the minimum is needed if the product was rounded up to the last sum

@@ -185,7 +185,7 @@ class Validation:
     def _add_contributions(
         self, initial: np.ndarray, units: Sequence[Unit] | frozenset[Unit]
     ) -> np.ndarray:
-        """Return `initial` (N, K) plus the contributions of the units."""
+        """Return the sum of `initial` (N, K) and the contributions of the units."""
         total = initial.copy()
         # sort, because a set has no fixed order and rounding errors depend on the order of
         # summation
@@ -244,7 +244,9 @@ def climb(
 
 
 def _choose_best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
-    """Return the position of the largest score (a random one among ties), and the score."""
+    """Return the position of the largest score, which is chosen at random in case of ties, and the
+    score.
+    """
     tied = np.flatnonzero(scores > scores.max() - EQUAL)
     position = int(tied[0] if len(tied) == 1 else rng.choice(tied))
     return position, float(scores[position])

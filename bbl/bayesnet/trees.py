@@ -41,8 +41,8 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 
     `drawn` contains row positions. The split of the root has depth 1; the depth is inf for features
     without a split. A split assigns a subset of a feature's levels to the left child; the split
-    with the largest decrease in entropy is chosen. Rows where the feature is missing are not
-    assigned to either child. A split is undone if its leaves do not misclassify fewer rows than the
+    with the largest decrease in entropy is chosen. Rows in which the feature is missing are not
+    assigned to a child. A split is undone if its leaves do not misclassify fewer rows than the
     unsplit node.
     """
     # rows with a known class and at least one known feature
@@ -70,7 +70,7 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 def _grow(sample: Sample, families: Families) -> _Node:
     """Return the root of the unpruned tree.
 
-    `families` contains the table (r, K) of each feature, without parents.
+    `families` describes the table (r, K) of each feature, where features have no parents.
     """
     root = _Node(np.arange(sample.n), 0)
     todo = [root]
@@ -128,10 +128,10 @@ def _list_subsets(r: int) -> np.ndarray:
 def _find_best_split(
     families: Families, counts: np.ndarray
 ) -> tuple[float, int, np.ndarray | None]:
-    """Return the gain, feature and left levels (r,) of a node's best split.
+    """Return the gain, the feature and the left levels (r,) of the best split of a node.
 
     The gain is the number of rows times the decrease in entropy. `counts` (cells, K) contains the
-    tables of `families`. Without a split, the result is ``(0.0, -1, None)``.
+    tables of `families`. If no split is possible, the result is ``(0.0, -1, None)``.
     """
     n_levels = np.array(families.n_levels)
     best_gain = np.full(len(n_levels), -np.inf)

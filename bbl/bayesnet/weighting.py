@@ -125,7 +125,8 @@ def conditional_weights(
     K: int,
     loss: type[ConditionalLikelihood] = ConditionalLikelihood,
 ) -> np.ndarray:
-    """Return the weights (m,) in [0, 1] that minimise `loss` (WANBIA), starting from ones.
+    """Return the weights (m,) in [0, 1] that minimise `loss` (WANBIA); the search starts with
+    weights of 1.
 
     `loss` is the negative conditional log-likelihood or the squared error.
 

@@ -14,7 +14,7 @@ __all__ = ["BiclusterFit", "draw_seeds", "refuse_groups", "set_options"]
 
 
 class BiclusterFit(NamedTuple):
-    """Result of a two-way clustering method.
+    """The result of a two-way clustering method.
 
     Attributes
     ----------

@@ -81,7 +81,7 @@ class Ratings(NamedTuple):
     def fitness(self, population: np.ndarray) -> np.ndarray:
         """Return the fitness (n,) of individuals (n, items + users).
 
-        Labels are made canonical in place.
+        The labels are replaced by canonical labels in place.
         """
         out = np.empty(len(population))
         kernel.fitness_of(*self, population, out)
@@ -89,7 +89,7 @@ class Ratings(NamedTuple):
 
 
 class Evolved(NamedTuple):
-    """Result of a run of the genetic algorithm.
+    """The result of a run of the genetic algorithm.
 
     Attributes
     ----------
@@ -182,7 +182,8 @@ def evolve(ratings: Ratings, seed: int, options: dict) -> Evolved:
 
 
 def refine(ratings: Ratings, best: np.ndarray) -> tuple[np.ndarray, float]:
-    """Move single items and users while the fitness decreases; return labels and fitness.
+    """Move single items and users as long as the fitness decreases; return the labels and the
+    fitness.
 
     The labels have shape (items + users,).
     """

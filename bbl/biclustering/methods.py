@@ -124,7 +124,9 @@ class Genetic:
         return Ratings.from_cells(cells, low, high, self.sigma, factor, self.mean == "mle")
 
     def log_shares(self, means: np.ndarray) -> np.ndarray:
-        """Return the log-probabilities (a, b, levels) of ratings in blocks with means (a, b)."""
+        """Return the log-probabilities (a, b, levels) of the ratings in blocks with means (a,
+        b).
+        """
         from scipy.special import ndtr
 
         low, high = self.scale
@@ -170,7 +172,8 @@ class Mcmc:
     Parameters
     ----------
     draws : int, default 1000
-        Number of draws per chain. The number of chains is the argument `n_init` of `bicluster`.
+        Number of draws per chain. The number of chains is given by the argument `n_init` of
+        `bicluster`.
     warmup : int, default 1000
         Number of sweeps before the first draw.
     thin : int, default 1

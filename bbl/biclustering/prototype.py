@@ -99,7 +99,7 @@ class Table:
 
     @cached_property
     def pairs(self) -> Cells:
-        """The observed pairs, as cells of shape (I, J) with value and weight 1.
+        """The observed pairs, represented by an I x J table of cells with value 1 and weight 1.
 
         With "levels", a pair that was observed with several levels has several cells in the table.
         """
@@ -121,7 +121,7 @@ class Table:
     def misfit(self, axis: int) -> np.ndarray:
         """Return the part of each line's cost (n,) that is the same for all groups.
 
-        It is not included in `costs`.
+        This part is not included in `costs`.
 
         With "squared", this is the weighted sum of squares; otherwise, it is 0.
         """
@@ -173,8 +173,8 @@ class Table:
 
         The cost is computed from sums (n, L k_other) and prototypes (k, L k_other).
 
-        "squared": squared distance minus `misfit`; "levels": deviance; "pearson": the line's weight
-        times (1 - r).
+        "squared": squared distance minus `misfit`; "levels": deviance; "pearson": the weight of the
+        line times (1 - r).
         """
         if self.metric == "levels":
             # avoids an infinite log of a proportion of 0, because it is multiplied by counts of 0
@@ -202,7 +202,7 @@ class Table:
     def objective(self, axis: int, sums: Sums, labels: np.ndarray, other: np.ndarray) -> float:
         """Return the objective for `labels` of one axis and labels `other` of the other axis.
 
-        `sums` are the sums for these labels.
+        `sums` contains the sums for these labels.
 
         "squared": sum of squared residuals; "levels": deviance of counts plus prior counts;
         "pearson": sum of the costs on this axis.

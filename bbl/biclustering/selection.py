@@ -94,7 +94,9 @@ class Prototype:
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks for the progress bar: all starts for all numbers of groups."""
+        """Return the number of tasks for the progress bar, which is the number of starts for all
+        numbers of groups.
+        """
         return self._n_starts(n_init) * len(self._grid(groups, shape))
 
     def _n_starts(self, n_init: int) -> int:
@@ -119,7 +121,7 @@ class Prototype:
         return list(itertools.product(range(1, largest[0] + 1), range(1, largest[1] + 1)))
 
     def empty_block_mean(self, cells: Cells) -> float:
-        """Return the mean of blocks without cells: the option `fill`, or its default."""
+        """Return the mean of blocks without cells, which is the option `fill` or its default."""
         if self.fill is not None:
             return self.fill
         value = cells.value
@@ -178,8 +180,8 @@ class Prototype:
         )
 
     def _warn_border(self, best: PrototypeFit, shape: tuple[int, int]) -> None:
-        """Warn if a selected number of groups is the largest one tried but not the largest
-        possible.
+        """Warn if a selected number of groups is the largest that was tried, but not the largest
+        possible number.
         """
         chosen = int(best.rows.max()) + 1, int(best.columns.max()) + 1
         if any(k == self.max_groups < n for k, n in zip(chosen, shape, strict=True)):

@@ -169,7 +169,8 @@ def refill_empty_groups(
 
 
 def join_random_rows(cells: Cells, groups: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw `groups` random rows and assign each row to the nearest; return int32 labels (I,).
+    """Draw `groups` random rows, and assign each row to the nearest of them; return int32 labels
+    (I,).
 
     The random rows are the prototypes of Li (2014).
     """
@@ -224,7 +225,7 @@ def cut_tree(tree: np.ndarray, groups: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Starts:
-    """Initial groups for `alternate`: a separate clustering of each axis of a table.
+    """Initial groups for `alternate`, from separate clusterings of the two axes of a table.
 
     Attributes
     ----------

@@ -1,1 +1,1 @@
-"""Convert a formula and a data frame to encoded rows."""
+"""Convert a formula and a table to encoded rows."""

@@ -53,8 +53,8 @@ def bin(  # noqa: A001  # the word of the field
     response : name of a column, optional
         Column with the groups, required for ``"mdl"``.
     weights : column name or array of length n, optional
-        Frequencies, or any positive weights. Pass the weights that will be used in the fit; their
-        column is not binned.
+        Frequencies, or any positive weights. Pass the weights that will be used in the fit; the
+        column of weights is not binned.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def bin(  # noqa: A001  # the word of the field
     Warns
     -----
     DataWarning
-        If ``"mdl"`` finds no cuts in a column.
+        If ``"mdl"`` does not find any cuts in a column.
 
     Notes
     -----

@@ -145,7 +145,8 @@ def count_missing(frame: Frame, names: Iterable[Hashable], keep: np.ndarray) -> 
 
 
 def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> str:
-    """Return a sentence about missing values in several columns, to append to an error message.
+    """Return a sentence about missing values in several columns, which is appended to an error
+    message.
 
     `counts` contains the number of missing values in each column; `n_complete` of the `n` rows are
     complete. The sentence is empty unless at least two columns have missing values.
@@ -180,7 +181,8 @@ def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
 def mark_rows(
     mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None
 ) -> np.ndarray | None:
-    """Add `rows`, a mask (n,), to column `i` of `mask` in place, and return `mask`.
+    """Set the rows marked in the mask `rows` (n,) in column `i` of `mask`, in place, and return
+    `mask`.
 
     If `mask` is None, create a mask of the given shape (n, m). If `rows` is None, return `mask`
     unchanged.
@@ -251,9 +253,9 @@ def column_factor(
     `numbers_advice` are the same as in `check_discrete`.
 
     With `declared`, declared levels are kept even if they do not occur, and the response may have
-    missing values if ``missing="marginal"``. `sums_out` indicates whether the error about missing
-    values may suggest ``missing="marginal"``; `tell_missing` returns a sentence about missing
-    values in all columns (see `describe_missing`).
+    missing values if ``missing="marginal"``. `sums_out` indicates whether the error message about
+    missing values may suggest ``missing="marginal"``. `tell_missing` returns a sentence about
+    missing values in all columns (see `describe_missing`).
     """
     name = column.name
     count = column.n_missing
@@ -309,7 +311,8 @@ def read_response(
     missing: str,
     n_observed: np.ndarray | None = None,
 ) -> tuple[Factor, np.ndarray]:
-    """Return the response's factor and its codes (intp) in the rows `keep`; -1 where missing.
+    """Return the factor of the response, and its codes (intp) in the rows `keep`, which are -1 for
+    missing values.
 
     `n_observed` is the same as in `read_column`.
     """

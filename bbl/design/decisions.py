@@ -43,7 +43,7 @@ class DrawnDecisions(Decisions, total=False):
 
 
 def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
-    """Return prior class proportions as an array, in the order of the groups.
+    """Return prior class proportions as an array in the order of the groups.
 
     Parameters
     ----------

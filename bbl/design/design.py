@@ -71,12 +71,12 @@ MAX_UNCHECKED = 1000
 
 @dataclass(frozen=True)
 class EncodingRules:
-    """Rules on the formulas and tables accepted by an engine or learner.
+    """Rules for the formulas and tables that an engine or learner accepts.
 
     Attributes
     ----------
     declared : bool
-        Whether all declared levels of categories are kept, in their order, even if they do not
+        Whether all declared levels of categories are kept in their order, even if they do not
         occur. If so, predictors may have a single level, there may be no predictors, and the
         response may be missing (code -1) if ``missing="marginal"``.
     order : int or None
@@ -358,12 +358,12 @@ class Design:
             See `bbl.design.formula.parse`.
         data : DataFrame (pandas, polars), pyarrow Table or dict of columns
         weights : column name or array_like of shape (n,), optional
-            Frequencies. The formula's ``.`` excludes their column. An array is matched by position;
-            a pandas Series must have the same index as `data`. Rows with weight 0 are dropped
-            before levels are determined.
+            Frequencies. The formula's ``.`` excludes the column of weights. An array is matched by
+            position; a pandas Series must have the same index as `data`. Rows with weight 0 are
+            dropped before levels are determined.
         xlevels : dict of column name to list of levels, optional
             All levels of a predictor, in order, including levels that do not occur. For the
-            response, `xlevels` only sets the order.
+            response, `xlevels` only defines the order of the levels.
         novarOk : bool, default False
             Whether predictors with one level are allowed. Such predictors receive a second level
             ``"(other)"``, which never occurs.
@@ -546,7 +546,7 @@ class Design:
         -------
         codes : ndarray of uint8, uint16 or int32, shape (n, m), C-contiguous
             Level codes; 0 where `missing` is True. The type is float64 if there are numeric
-            predictors, see `NumberFactor`.
+            predictors (see `NumberFactor`).
         missing : ndarray of bool, shape (n, m), or None
             Mask of values that are unknown levels, or that are missing although the predictor has
             no level for missing values; None if all values are known.
@@ -599,7 +599,8 @@ class Design:
     def weigh(
         self, frame: Frame, weights: Hashable | ArrayLike | None
     ) -> tuple[np.ndarray, Hashable | None]:
-        """Return the weights (n,) of new rows, and the name of the fit's weights column if used.
+        """Return the weights (n,) of new rows, and the name of the fit's weights column if it is
+        used.
 
         `weights` is an array or a column name. If it is None, the weights are in the column that
         contained the weights of the training data; if the new data do not have this column, all
@@ -624,7 +625,9 @@ class Design:
             ) from None
 
     def dropped(self, newdata: object) -> np.ndarray | None:
-        """Return a mask of new rows that would be dropped; None unless ``missing="drop"``."""
+        """Return a mask of the new rows that would be dropped, or None unless
+        ``missing="drop"``.
+        """
         if self.missing != "drop":
             return None
         return missing_rows(to_frame(newdata, "newdata"), [f.name for f in self.predictors])
@@ -649,8 +652,8 @@ class Design:
         return y
 
     def known_groups(self, newdata: object) -> np.ndarray:
-        """Return the group code of each new row, shape (n,); -1 if the response is missing or
-        absent.
+        """Return the group code of each new row, shape (n,), which is -1 if the response is missing
+        or absent.
         """
         frame = to_frame(newdata, "newdata")
         if not self.classes:
@@ -686,7 +689,7 @@ class Design:
     def from_dict(cls, stored: Mapping) -> Design:
         """Restore a design from the result of `to_dict`; raise a DataError if it is invalid.
 
-        The formula is kept as text and not parsed.
+        The formula is restored as text and not parsed.
         """
         try:
             declared = flag("declared", stored.get("declared", False))

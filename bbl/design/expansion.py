@@ -129,7 +129,7 @@ class Expansion(DefaultOperatorResolver):
     spend : callable
         ``spend(n)`` is called before n terms are created; it raises an error if n is too large.
     refuse_intercept : callable
-        Function that is called if the intercept is multiplied, to raise an error.
+        Function that is called to raise an error if the intercept is multiplied.
     """
 
     def __init__(self, spend: Callable[[int], None], refuse_intercept: Callable[[], Any]):
@@ -161,7 +161,9 @@ class Expansion(DefaultOperatorResolver):
         return _as_set(tree.to_terms(context={ALL_COLUMNS: all_columns}))
 
     def _add(self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any):
-        """Return ``left + right``: add the terms of one side to the side with the larger cube."""
+        """Return ``left + right``; the terms of one side are added to the side with the larger
+        cube.
+        """
         large = _as_set(left)
         small = _as_set(right)
         if large.n_cube_terms() < small.n_cube_terms():
@@ -176,7 +178,7 @@ class Expansion(DefaultOperatorResolver):
         return large
 
     def _drop(self, operator: Operator, formulaic: Callable, left: Any, right: Any, context: Any):
-        """Return ``left - right``: a predictor of `right` is dropped with all of its terms."""
+        """Return ``left - right``; each predictor in `right` is dropped with all of its terms."""
         left = _as_set(left)
         right = _as_set(right)
         listed = [(term, _numbers(term)) for term in right.terms]
@@ -225,7 +227,7 @@ class Expansion(DefaultOperatorResolver):
         return terms if operator.symbol == ":" else _with_used(terms, left, right)
 
     def _raise(self, operator: Operator, formulaic: Callable, base: Any, power: Any, context: Any):
-        """Return ``base ^ power``: the products of up to `power` terms of `base`."""
+        """Return ``base ^ power``, which contains the products of up to `power` terms of `base`."""
         exponent = int(next(iter(power)).factors[0].expr)
         if exponent == 1:
             return base
@@ -250,7 +252,7 @@ class Expansion(DefaultOperatorResolver):
             self.refuse_intercept()
 
     def _make_cube(self, columns: set[int], order: int) -> TermSet:
-        """Return the set of all terms of up to `order` of the `columns`."""
+        """Return the set of all terms that contain at most `order` of the `columns`."""
         self.spend(math.comb(len(columns), 2))
         return TermSet({}, {*columns}, max(min(order, len(columns)), 1))
 

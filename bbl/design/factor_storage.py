@@ -115,7 +115,7 @@ def name_to_list(name: Hashable) -> list:
 
 
 def name_from_list(stored: Any) -> Hashable:
-    """Restore a column name from `name_to_list`."""
+    """Restore a column name from the result of `name_to_list`."""
     kind, value = stored
     if kind == "tuple":
         return tuple(name_from_list(element) for element in value)
@@ -141,7 +141,7 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
 
 
 def terms_from_dict(stored: Mapping, m: int) -> Interactions:
-    """Restore the terms of `m` predictors from `terms_to_dict`."""
+    """Restore the terms of `m` predictors from the result of `terms_to_dict`."""
     # files from before the support of higher orders only have pairs
     stored_orders = [stored["pairs"], *stored.get("terms", [])]
     if len(stored_orders) > max(m - 1, 1):  # orders 2 to m; "pairs" is present for any m

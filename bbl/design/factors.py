@@ -96,7 +96,9 @@ class Factor:
 
     @property
     def binned(self) -> bool:
-        """Whether the levels are numeric intervals, so that numbers are encoded by interval."""
+        """Whether the levels are numeric intervals; numbers are then encoded by the interval that
+        contains them.
+        """
         return bool(self._intervals)
 
     @classmethod
@@ -177,7 +179,9 @@ class Factor:
         return factor
 
     def padded(self) -> Factor:
-        """Return the factor with at least two levels, adding ``"(other)"`` to a single level."""
+        """Return the factor with at least two levels; a single level is supplemented by
+        ``"(other)"``.
+        """
         return self._extended("other", "string") if len(self.levels) == 1 else self
 
     def with_missing(self) -> Factor:

@@ -55,7 +55,7 @@ class FormulaTerms:
     text : str
         The formula as written by the user.
     interactions : Interactions
-        Terms of two or more predictors, given by positions in `predictors`.
+        Terms of two or more predictors, represented by positions in `predictors`.
     """
 
     text: str
@@ -131,7 +131,7 @@ def parse(
     one_sided : bool, default False
         Whether the formula may omit the response: ``"~ a + b"``.
     reason : str, optional
-        Reason why the engine supports no higher order, for the error.
+        Reason why the engine supports no higher order, for the error message.
     aside : collection of hashable, optional
         Columns of a sampling design, which are excluded from ``.`` but may be named in the formula.
 
@@ -282,7 +282,9 @@ def write_formula(
 
 
 def as_term(name: Hashable) -> str:
-    """Return a column name as written in a formula: in backticks unless it is a plain word."""
+    """Return a column name in the form required in a formula, which is in backticks unless it is a
+    plain word.
+    """
     text = str(name)
     return text if text.isidentifier() and ALIAS_PREFIX not in text else quoted(text)
 
@@ -390,7 +392,7 @@ class _Columns:
         return matches[0]
 
     def number(self, column: Hashable) -> int:
-        """Return the number of a column, assigning the next number to a new column."""
+        """Return the number of a column; a new column receives the next number."""
         if column not in self.numbers:
             self.numbers[column] = len(self.columns)
             self.columns.append(column)
@@ -398,7 +400,7 @@ class _Columns:
 
     @cached_property
     def dot_numbers(self) -> list[int]:
-        """Return the numbers of all columns represented by ``.``; new columns are numbered."""
+        """Return the numbers of all columns that ``.`` represents; new columns receive numbers."""
         left_out = {
             *self.exclude,
             *self.aside,

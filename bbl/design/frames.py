@@ -136,7 +136,7 @@ class Frame:
 
 
 def to_frame(data: Any, argument: str = "data") -> Frame:
-    """Return any supported table as a `Frame`, avoiding copies where possible.
+    """Return any supported table as a `Frame`, and avoid copies if possible.
 
     Parameters
     ----------
@@ -303,9 +303,9 @@ def is_dictionary(type_: pa.DataType) -> bool:
 def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> pd.Series:
     """Return a pyarrow array as a pandas Series.
 
-    A dictionary becomes a categorical Series only if it is ordered (as for polars Enums) or was
-    created from pandas categories (`declared`). In any other dictionary, the order of the values is
-    only the order in which they were stored, so the column is not categorical.
+    A dictionary is converted to a categorical Series only if it is ordered (as for polars Enums) or
+    was created from pandas categories (`declared`). In any other dictionary, the order of the
+    values is only the order in which they were stored, so the column is not categorical.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)

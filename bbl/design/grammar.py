@@ -171,7 +171,7 @@ def number_of(key: str) -> int:
 def syntax_tree(
     formula: str, text: str, operators: OperatorResolver
 ) -> tuple[list[Token], ASTNode | Token]:
-    """Return formulaic's tokens and syntax tree of `text`, the sanitised `formula`.
+    """Return formulaic's tokens and syntax tree of `text`, which is the sanitised `formula`.
 
     Text that formulaic would misinterpret raises an error.
     """
@@ -194,7 +194,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
     """Raise an error for tokens that only formulaic accepts: missing operators, odd exponents, deep
     nesting.
 
-    A token has a text `token`, and a ``kind.value``: "name", "value" (a number), "operator",
+    A token has the text `token` and a kind, ``kind.value``: "name", "value" (a number), "operator",
     "context" (a parenthesis) or "python" (code). `previous` is "" at the beginning and after an
     operator or "(", where an operand may start. After a power sign, `previous` is this sign, and an
     exponent must follow. After an operand, `previous` is the operand, ")" or the word "exponent",

@@ -178,15 +178,18 @@ class Interactions:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Terms of order 2, 3, ..., one array (T, k) per order; order 2 is always included."""
+        """The terms of order 2, 3, ..., with one array (T, k) for each order; order 2 is always
+        included.
+        """
         return tuple(self.list_terms(k) for k in range(2, max(self.order, 2) + 1))
 
 
 def term_keys(*arrays: np.ndarray) -> list[np.ndarray]:
-    """Return integer keys (T,) for the terms of each array (T, k), sorted like the terms.
+    """Return an integer key for each term of the arrays (T, k), shape (T,); keys have the same
+    order as terms.
 
-    A term's predictors i_1 < i_2 < ... < i_k are the digits of its key, ``sum_j i_j base^(k - j)``;
-    keys that would overflow are replaced by ranks.
+    The key of a term with predictors i_1 < i_2 < ... < i_k has these predictors as its digits:
+    ``sum_j i_j base^(k - j)``. Keys that would overflow are replaced by ranks.
     """
     terms = np.concatenate(arrays)
     base = int(terms.max(initial=0)) + 1

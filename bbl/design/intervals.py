@@ -35,7 +35,7 @@ class Ends(NamedTuple):
 
 
 def interval_ends(level: object) -> Ends | None:
-    """Return the ends of a numeric pandas Interval, or of its text; None for other levels.
+    """Return the ends of a numeric pandas Interval or of its text, or None for other levels.
 
     Examples
     --------
@@ -54,7 +54,8 @@ def interval_ends(level: object) -> Ends | None:
 
 
 def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple[Ends, int]]:
-    """Return (ends, code) for each level, sorted by lower end; [] unless all are intervals.
+    """Return (ends, code) for each level, sorted by lower end, or [] unless all levels are
+    intervals.
 
     The levels for missing and rare values (`RARE_LEVEL`) are ignored. `kinds` contains the kind of
     each level; intervals, and their stored texts, have the kind "other".

@@ -87,7 +87,7 @@ class NumberFactor(Factor):
         values.
 
         In a location model, codes are deviations from the mean, and the factor has only the level
-        "mean". The codes of a regressor are its values; its level 1 stands for its slope.
+        "mean". The codes of a regressor are its values; level 1 represents its slope.
 
         Raises
         ------

@@ -39,7 +39,7 @@ def readFasta(
     gaps: str = ".-",
     unknown: str | None = None,
 ) -> pd.DataFrame:
-    """Read aligned sequences from a FASTA file, with one column per position.
+    """Read aligned sequences from a FASTA file into a table with one column per position.
 
     The lines of a record are joined. The first non-empty sequence determines the length m: longer
     sequences are truncated to m characters, and shorter or empty sequences are skipped. Letters are
@@ -156,7 +156,9 @@ def _check_characters(argument: str, characters: object) -> None:
 
 
 def _unknown_characters(count_by_character: dict[str, int]) -> str:
-    """Return the characters for unknown or ambiguous letters, given the count of each character."""
+    """Return the characters that stand for unknown or ambiguous letters, given the count of each
+    character.
+    """
     counts: dict[str, int] = {}
     for character, count in count_by_character.items():
         if character.isalpha():
@@ -171,7 +173,7 @@ def _unknown_characters(count_by_character: dict[str, int]) -> str:
 def _replace_characters(
     letters: np.ndarray, gaps: str, unknown: str | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Replace `gaps` by ``"-"`` and `unknown` letters by None in letters (n, m).
+    """In the letters (n, m), replace `gaps` by ``"-"`` and `unknown` letters by None.
 
     Return the letters, and descriptions of the replacements.
     """

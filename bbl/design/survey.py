@@ -200,7 +200,8 @@ class SurveyDesign:
             )
 
     def _check_plan(self, plan: SamplingPlan, labels: list[str]) -> None:
-        """Raise a DataError for inconsistent population sizes or strata with a single cluster.
+        """Raise a DataError if population sizes are inconsistent, or if a stratum has a single
+        cluster.
 
         `labels` contains the names of the strata, by number.
         """
@@ -246,7 +247,7 @@ class SurveyDesign:
             )
 
     def _refuse_lonely(self, stage: int, sampled_once: list) -> None:
-        """Raise a DataError about strata, or clusters at a stage, with a single sampled unit.
+        """Raise a DataError about strata, or clusters at a later stage, with a single sampled unit.
 
         `sampled_once` contains the labels of strata if `stage` is 0, and otherwise the cluster
         numbers of that stage.
@@ -408,7 +409,7 @@ def survey(
     fpc : column name or list of column names, optional
         For each stage, the population size (number of units) of the stratum or cluster. By default,
         sampling is assumed to be with replacement, and stages after the first do not contribute to
-        the variance. Not allowed with ``type="BRR"`` or ``"Fay"``.
+        the variance. Population sizes cannot be combined with ``type="BRR"`` or ``"Fay"``.
     replicates : list of column names, or int, optional
         Columns of replicate weights, already multiplied by the sampling weights, or the number of
         replicates to draw with ``type="bootstrap"`` (default: 500). If columns are listed, the
@@ -430,8 +431,8 @@ def survey(
         variance. "average": use the mean variance of the other strata; a single unit sampled at a
         later stage does not contribute.
     nested : bool, default True
-        Whether cluster names are nested within strata. If False, an error is raised for a cluster
-        in two strata.
+        Whether cluster names are nested within strata. If False, a cluster that occurs in two
+        strata raises an error.
     domain : column name, optional
         Boolean column; only rows with True are analysed, using the design of all rows.
     seed : int, numpy.random.Generator or None, default 0

@@ -54,8 +54,8 @@ def check_replicates(
 
     `n_given` is the number of columns with replicate weights, and `kind` the argument `type` of
     `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``. With `mse`, the
-    centre is the full-sample estimate, otherwise the mean of the replicates. In Fay's replicates,
-    the weights of one half-sample are multiplied by `rho`.
+    centre is the full-sample estimate; otherwise, it is the mean of the replicates. In Fay's
+    replicates, the weights of one half-sample are multiplied by `rho`.
     """
     if n_given and kind is None:
         raise OptionError(

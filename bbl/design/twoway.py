@@ -72,7 +72,7 @@ class TwoWay:
     def from_data(
         cls, formula: str | None, data: object, weights: Hashable | ArrayLike | None, holds: str
     ) -> tuple[TwoWay, Entries]:
-        """Read a long table with a formula, or a matrix without one.
+        """Read a long table by a formula, or a matrix without a formula.
 
         Parameters
         ----------
@@ -261,11 +261,12 @@ def _refuse_missing(column: Column) -> Column:
 def _read_values(
     name: Hashable, series: pd.Series, holds: str, levels: Factor | None = None
 ) -> tuple[np.ndarray, Factor | None]:
-    """Return a column of cells as floats (n,), and the levels of categorical or ordered cells.
+    """Return a column of cells as floats (n,), and the levels if the cells are categorical or
+    ordered.
 
     Missing cells are nan. With ``holds="levels"``, the floats are codes. Ordered levels that are
-    not numbers are numbered 1, 2, ... `levels` is None for training data; for new data, it is
-    `TwoWay.levels`, which is None for plain numbers.
+    not numbers receive the numbers 1, 2, ... `levels` is None for training data; for new data, it
+    is `TwoWay.levels`, which is None for plain numbers.
     """
     ordered = isinstance(series.dtype, pd.CategoricalDtype) and series.cat.ordered
     if holds == "levels" or ordered or levels is not None:
@@ -288,7 +289,7 @@ def _read_values(
 
 
 def _to_floats(name: Hashable, series: pd.Series) -> np.ndarray:
-    """Return a numeric column as floats (n,), nan where missing.
+    """Return a numeric column as floats (n,), with nan for missing values.
 
     Other types and infinite numbers raise an error.
     """

@@ -100,7 +100,7 @@ def _as_sentence(error: BBLError) -> str:
 
 
 def _join_hints(errors: list[BBLError]) -> Hint | None:
-    """Return one hint for each kind of problem, with the affected columns.
+    """Return one hint for each kind of problem, with the names of the affected columns.
 
     Problems are of the same kind if their hints differ only in the column name.
     """
@@ -141,7 +141,7 @@ def _mentions(column: object) -> tuple[str, ...]:
 
 
 def _shorten(names: list[str]) -> str:
-    """Join up to ten names, and add the number of remaining names."""
+    """Join up to ten names, and add the number of the remaining names."""
     return ", ".join(names[:10]) + f", and {len(names) - 10} more" * (len(names) > 10)
 
 
@@ -383,7 +383,7 @@ def refuse_missing_training(
 def missing_remedy(sums_out: bool) -> str:
     """Return a hint about missing values in training data.
 
-    `sums_out` indicates whether the engine can average over missing values.
+    `sums_out` indicates whether the engine can marginalise over missing values.
     """
     if sums_out:
         return (

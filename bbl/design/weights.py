@@ -1,9 +1,9 @@
-"""Validation of row weights, and scaling of real-valued weights to the effective sample size.
+"""Validate row weights, and scale real-valued weights to the effective sample size.
 
 Integer weights without a sampling design are counts: a row with weight w is equivalent to w
-identical rows. All other weights are defined only up to a factor. They are scaled by `weight_unit`
-when data are encoded, so that they sum to the effective number of rows ``(sum w)^2 / sum w^2``
-(Kish 1965).
+identical rows. All other weights are arbitrary up to a constant factor. They are scaled by
+`weight_unit` when data are encoded, so that they sum to the effective number of rows ``(sum w)^2 /
+sum w^2`` (Kish 1965).
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ def are_whole(weights: np.ndarray) -> bool:
 
 
 def weight_unit(total: float, squares: float, least: float, most: float) -> float:
-    """Return the divisor that makes real-valued weights sum to the effective number of rows.
+    """Return the divisor by which real-valued weights must be divided to sum to the effective
+    number of rows.
 
     The arguments are the sum of the weights, their sum of squares, their minimum and their maximum.
     If all weights are equal, the divisor is this weight, so that each scaled weight is exactly 1.

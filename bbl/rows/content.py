@@ -1,6 +1,6 @@
-"""Orders of rows and columns that depend only on the content of a table.
+"""Sort rows and columns by keys that depend only on the content of a table.
 
-They do not depend on column names or the order of rows, columns and levels.
+The keys do not depend on the names of columns or on the order of rows, columns and levels.
 """
 
 from __future__ import annotations

@@ -181,7 +181,8 @@ class FoldAssigner:
         return assigners
 
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
-        """Return the number of copies in each fold (F, n) of the next n rows of group `y`.
+        """Return the number of copies of each of the next n rows of group `y` in each fold, shape
+        (F, n).
 
         This method is used for consecutive folds, and for random folds drawn for all rows at once.
         """
@@ -214,7 +215,7 @@ class FoldAssigner:
         yield from self._split_by_fold(rows, assign_copies(copies, sizes, self.rng))
 
     def _split_by_fold(self, rows: Sample, copies: np.ndarray) -> Iterator[tuple[int, Sample]]:
-        """Yield each fold that contains any of the `copies` (F, n), with its rows.
+        """Yield each fold that contains some of the `copies` (F, n), together with its rows.
 
         Integer weights are replaced by the number of copies in the fold; other weights remain
         unchanged.
@@ -277,7 +278,7 @@ class FileSink(Sink):
         self.file.check_room(n)
 
     def put(self, y: int, f: int, rows: Sample) -> None:
-        """Store rows of group `y` that are validated in fold `f`."""
+        """Store rows of group `y` that belong to the validation rows of fold `f`."""
         self.file.append((y, f), rows)  # (y, f) is the bucket
 
     def finish(self, nfold: int) -> tuple[StoredSample, StoredFolds | None]:

@@ -77,8 +77,8 @@ class Fold(ABC, Generic[RowsT]):
         """Return the counts (K, L_i) of levels in the validation rows; missing values are an
         additional level.
 
-        Missing values are an additional level if the sample has any. A row is counted with its
-        weight if all weights in `sample` are integers, otherwise once.
+        Missing values are an additional level if the sample has any. Each row is counted with its
+        weight if all weights in `sample` are integers, and otherwise once.
         """
 
 
@@ -168,7 +168,7 @@ def fold_sizes(total: float, nfold: int) -> np.ndarray:
 
 
 def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
-    """Decorate a function that makes folds so that it also accepts non-integer weights.
+    """Decorate a function that creates folds, so that it also accepts non-integer weights.
 
     Rows with such weights are not divided: the entire weight of a row is assigned to one fold.
     """
@@ -358,7 +358,7 @@ def splitter_folds(
     ----------
     cv : splitter or iterable of (train, validation)
         Splitter, or pairs of row positions or masks; a position that occurs twice is counted twice.
-        A fold may omit rows from both parts.
+        A row may be in neither part of a fold.
     X, y : table and array of n rows
         Arguments passed to ``cv.split``.
     weights : ndarray, shape (n,)

@@ -22,7 +22,7 @@ TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """All rows of a fit, without their order, or a random sample of them.
+    """All rows of a fit without their order, or a random sample of them.
 
     A sample contains all rows with rare levels. The weight of each row is divided by its
     probability of being drawn. Weighted sums then estimate the sums over all rows, and the counts
@@ -52,7 +52,7 @@ class KeptRows:
         return self.expansion is None
 
     def expansion_of(self, y: int) -> np.ndarray | None:
-        """Return the `expansion` of the rows of group `y`; None if all its rows are kept."""
+        """Return the `expansion` of the rows of group `y`, or None if all its rows are kept."""
         if self.expansion is None:
             return None
         expansion = self.expansion[self.sample.response == y]
@@ -92,7 +92,7 @@ class KeptRows:
 def keep_rows(
     rows: Rows, n_levels: np.ndarray, K: int, size: int, is_few: Callable[[int], bool]
 ) -> KeptRows:
-    """Return the rows to keep for a fit, excluding rows of unknown groups.
+    """Return the rows to keep for a fit, without rows of unknown groups.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 A *part* is the part of the data that is stored on one worker. A *bucket* contains the rows of one
 response group and fold; a *block* contains some of the rows of a bucket in one part. A *future* is
-Dask's handle to a value on a worker.
+Dask's reference to a value on a worker.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class ClusterSample(StoredSample):
         """Return (bucket, part number, first position, number of rows) for each nonempty bucket of
         each part.
 
-        The order is by bucket, then part, as in `blocks`; positions refer to all rows.
+        The order is by bucket and then by part, as in `blocks`; positions refer to all rows.
         """
         spans = []
         start = 0
@@ -290,7 +290,7 @@ class ClusterSample(StoredSample):
         return spans
 
     def _parts_with(self, bucket: Bucket) -> list[Future]:
-        """Return the futures of the parts with rows in a bucket."""
+        """Return the futures of those parts that have rows in a bucket."""
         return [
             remote
             for remote, sizes in zip(self.file.parts, self.file.sizes, strict=True)

@@ -1,4 +1,4 @@
-"""Encoded rows in a temporary file, for data that do not fit in memory.
+"""Encoded rows in a temporary file, for data that do not fit into memory.
 
 A *bucket* contains the rows of one response group and fold, divided into *chunks* of equal length.
 """
@@ -148,7 +148,7 @@ class CodeFile(RowStore):
             )
 
     def append(self, bucket: Bucket, rows: Sample) -> None:
-        """Append rows to a bucket; the bucket's group replaces the rows' response."""
+        """Append rows to a bucket; the group of the bucket replaces the response of the rows."""
         chunks = self.buckets.setdefault(bucket, _BucketChunks())
         chunks.waiting.append(rows)
         chunks.n_waiting += rows.n
@@ -340,8 +340,9 @@ class FileSample(StoredSample):
         return total
 
     def _keyed_blocks(self) -> Iterator[tuple[tuple[Bucket, int] | None, Sample]]:
-        """Yield (key, block) for all blocks; the key is (bucket, number in the bucket), or None for
-        rows in memory.
+        """Yield (key, block) for all blocks.
+
+        The key is (bucket, number of the block in the bucket), or None for rows in memory.
         """
         for bucket in self.buckets:
             for k, block in enumerate(

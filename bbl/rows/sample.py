@@ -36,7 +36,7 @@ def level_counts(
     gaps: bool = False,
     once: bool = False,
 ) -> list[np.ndarray]:
-    """Return the weighted count of every level of every predictor.
+    """Return the weighted count of each level of each predictor.
 
     Parameters
     ----------
@@ -353,14 +353,14 @@ class Sample(Rows):
         return self
 
     def chunks(self, size: int) -> Iterator[Sample]:
-        """Yield all rows as one chunk, whatever the `size`."""
+        """Yield all rows as one chunk, regardless of `size`."""
         yield self
 
     def on_pass(self, callback: Callable[[int], None] | None) -> None:
         """Do nothing, because rows in memory need no passes."""
 
     def weighted(self, weights: np.ndarray) -> Sample:
-        """Return the rows with new `weights` (n,), dropping rows of weight 0."""
+        """Return the rows with new `weights` (n,), without rows of weight 0."""
         return replace(self, weights=weights).rows(weights > 0)
 
     @property
@@ -374,7 +374,7 @@ class Sample(Rows):
         return self if self.missing is None else self.rows(~self.missing.any(axis=1))
 
     def systematic_sample(self, size: int) -> Sample:
-        """Return all rows if there are at most `size`, otherwise a systematic sample.
+        """Return all rows if there are at most `size`, and otherwise a systematic sample.
 
         The sample consists of `size` draws at equal steps of the cumulative weights. The weight of
         a drawn row is the number of times that it was drawn.
@@ -521,7 +521,7 @@ def concatenate(samples: Sequence[Sample]) -> Sample:
 def _sort_by_key(
     sample: Sample, n_levels: Sequence[int] | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Sort rows by a float64 key that identifies the state of the first predictors.
+    """Sort rows by a float64 key that identifies the joint levels of the first predictors.
 
     The key for codes c_i is ``sum_i c_i prod_{j > i} L_j``, over as many of the first predictors as
     possible without exceeding `MAX_EXACT`; keys are then exact. Keys are in lexicographic order of

@@ -84,7 +84,7 @@ class RowStore(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """Rows drawn at random from stored rows.
+    """A random sample of stored rows.
 
     Attributes
     ----------
@@ -359,9 +359,9 @@ class StoredSample(Rows):
 
 
 def add_sums(total: Any, term: Any) -> Any:
-    """Return ``total + term`` as a new object; a `total` of None is an empty sum.
+    """Return ``total + term`` as a new object; None stands for an empty sum.
 
-    Both are numbers, arrays, or lists or tuples of these, which are added elementwise.
+    Both are numbers or arrays, or lists or tuples of these, which are added element by element.
     """
     if isinstance(term, list | tuple):
         return type(term)(

@@ -85,7 +85,8 @@ def choose(
     workers: int = 1,
     progress: Callable | None = None,
 ) -> Choice:
-    """Select terms of up to `order` predictors that discriminate between classes, and fit weights.
+    """Select terms of up to `order` predictors that discriminate between classes, and fit their
+    weights.
 
     Parameters
     ----------
@@ -187,7 +188,7 @@ def _path_penalties(problem: Problem, order: int, group: bool, screen: str) -> l
 
 
 def ebic(problem: Problem, terms: Sequence[Term], loss: float) -> float:
-    """Return the EBIC of terms whose refit has the summed loss `loss`; see `choose`."""
+    """Return the EBIC of terms, given the summed loss `loss` of their refit; see `choose`."""
     q = problem.K - 1
     df = q * (1 + sum(problem.size(t) for t in terms))
     search_space = sum(math.log(math.comb(problem.m, len(t))) for t in terms)
@@ -296,8 +297,8 @@ class CrossValidation:
 
         The points of a path must be passed in order, because folds keep their last refits. `last`
         is not used; it is part of the signature shared with `_evaluate_ebic`. The loss of raw
-        weights is nan if the option `refit` is True, and that of refitted weights is nan if it is
-        False.
+        weights is nan if the option `refit` is True, and the loss of refitted weights is nan if it
+        is False.
         """
         tasks = [
             (
@@ -334,7 +335,7 @@ def _losses_of_fold(
     is_hopeless: bool,
     last_refit: Refit | None,
 ) -> tuple[tuple[float, float], Refit | None]:
-    """Return the summed held-out losses of raw and refitted weights in one fold, and the refit.
+    """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit.
 
     Terms are selected again from the training rows. `train` and `held_out` (n,) are the row weights
     in training and in validation. Gradients of irrelevant terms increase with the square root of

@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 
 
 class Point(NamedTuple):
-    """Weights (D, q), intercept (q,), and the resulting link (q, n) and loss."""
+    """Weights (D, q) and intercept (q,), with the resulting link (q, n) and loss."""
 
     theta: Floats
     intercept: Floats
@@ -52,10 +52,11 @@ class Point(NamedTuple):
 
 
 class Slope(NamedTuple):
-    """Gradients of the loss with respect to weights (D, q) and intercept (q,), and the violation.
+    """Gradients of the loss with respect to weights (D, q) and intercept (q,), and the violation of
+    the optimality conditions.
 
-    Gradients are zero for intercepts that remain at their bound. The violation of the optimality
-    conditions is in units of penalties.
+    Gradients are zero for intercepts that remain at their bound. The violation is measured in units
+    of the penalties.
     """
 
     theta: Floats
@@ -108,7 +109,7 @@ def _objective(descent: Descent, point: Point) -> float:
 
 
 def _slope_at(descent: Descent, point: Point) -> Slope:
-    """Return the slope at `point`, where the loss was last evaluated."""
+    """Return the slope at `point`, where the loss must have been evaluated last."""
     gradient = descent.products.gradient(descent.slope)
     by_intercept = descent.slope.sum(axis=1)
     # an intercept at its bound that a downhill step would move beyond it
@@ -127,8 +128,8 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
     Stop if the set of nonzero terms does not change any more, and return the point and the last
     curvature.
 
-    The last evaluation of the loss must have been at `point`; afterwards, it is at the returned
-    point.
+    The loss must have been evaluated last at `point`. Afterwards, it has been evaluated last at the
+    returned point.
     """
     products = descent.products
     ahead = point  # the point at which gradients are taken

@@ -163,10 +163,10 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 
 
 def feature_values(codes: np.ndarray, n_levels: Levels, is_number: np.ndarray) -> np.ndarray:
-    """Return codes (n, m) in the form required by this module.
+    """Return the codes (n, m) in the form that this module requires.
 
     `is_number` (m,) marks numeric predictors. Without numeric predictors, the codes are returned
-    unchanged. Otherwise codes 0 and 1 of two-level categories become -1 and 1.
+    unchanged. Otherwise, the codes 0 and 1 of two-level categories are replaced by -1 and 1.
     """
     if not is_number.any():
         return codes
@@ -214,7 +214,9 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
 
 
 def _value_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.ndarray, np.ndarray]:
-    """Return the states and features of a term, like `term_states`, for float codes."""
+    """Return the states and features of a term with float codes, in the same form as
+    `term_states`.
+    """
     value = np.ones(codes.shape[1])
     for i in term:
         if n_levels[i] == 2:
@@ -356,7 +358,7 @@ class Products:
         The q weights of a feature are adjacent, and the intercept comes last. For two classes,
         `curve` (n,) is the second derivative of the loss with respect to the link; for more
         classes, it is computed from the link and the row `weights` (n,). `which` selects terms
-        (default: all); features are multiplied in `dtype`.
+        (default: all); features are multiplied as `dtype`.
         """
         from scipy.special import softmax
 

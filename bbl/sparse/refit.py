@@ -36,12 +36,13 @@ class Refit(NamedTuple):
 
 
 class Objective:
-    """Weighted loss plus ``ridge / 2 |theta|^2`` as a function of weights theta (D + 1, q).
+    """The weighted loss plus ``ridge / 2 |theta|^2``, as a function of the weights theta (D + 1,
+    q).
 
     Parameters
     ----------
     problem : Problem
-        The n rows, with classes `y` and `weights`, each (n,), with sum `total`.
+        The n rows, with classes `y` (n,) and `weights` (n,), which have the sum `total`.
     Z : ndarray, shape (D + 1, n)
         Features of the rows, followed by a row of ones for the intercept.
 

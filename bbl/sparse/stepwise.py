@@ -1,7 +1,7 @@
 """Stepwise selection of terms by the extended BIC, one joint state of predictors at a time.
 
 A *model* is a logistic regression on indicators of states, ``1[x_j = a, x_k = b]``; all levels are
-treated alike, without a reference level. An interaction that is limited to one state requires a
+treated equally, without a reference level. An interaction that is limited to one state requires a
 single indicator, whereas the complete table of its term requires many.
 """
 
@@ -151,9 +151,10 @@ def _fit(problem: Problem, states: tuple[State, ...], start: np.ndarray) -> Mode
 
 
 def _information(objective: Objective) -> np.ndarray:
-    """Return the Hessian (states + 1, states + 1) in the weights of one of q linear predictors.
+    """Return the Hessian (states + 1, states + 1) with respect to the weights of one of the q
+    linear predictors.
 
-    It is exact for K = 2 and approximate for more classes.
+    The Hessian is exact for K = 2, and approximate for more classes.
     """
     return (objective.Z * objective.curve) @ objective.Z.T + objective.ridge * np.eye(
         len(objective.Z)
@@ -254,7 +255,7 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
 
     Only the states with the smallest Wald statistics are removed.
 
-    The Wald statistic is the sum of a state's q squared weights divided by their variances.
+    The Wald statistic is the sum of the q squared weights of a state, each divided by its variance.
     """
     variance = np.diag(np.linalg.inv(_information(model.objective)))
     wald = ((model.theta**2).sum(axis=1) / variance)[:-1]  # without the intercept

@@ -36,7 +36,9 @@ def zero_sum_table(
 
 
 def log_odds(link: np.ndarray) -> np.ndarray:
-    """Convert links (..., K - 1) to log odds (..., K - 1) of each class against the first."""
+    """Convert links (..., K - 1) to log odds (..., K - 1) of each class relative to the first
+    class.
+    """
     to_scores = contrasts(link.shape[-1] + 1)  # (K, K - 1): class scores are to_scores @ link
     return link @ (to_scores[1:] - to_scores[0]).T
 
@@ -95,8 +97,9 @@ def reference_tables(tables: dict[Term, np.ndarray]) -> dict[Term, np.ndarray]:
 
     Tables have shape (L_1, ..., L_k, q). Along each axis, an entry is the sum of the value at the
     reference level and the difference from this value. A table is therefore a sum over subsets of
-    its axes: differences along the axes in the subset, at the reference level of all other axes.
-    Each part is added to the table of its subset; the empty subset corresponds to the intercept.
+    its axes. The part of a subset contains the differences along its axes, at the reference level
+    of all other axes. Each part is added to the table of its subset; the empty subset corresponds
+    to the intercept.
     """
     out: dict[Term, np.ndarray] = {}
     for term, table in tables.items():

@@ -86,10 +86,10 @@ class Stage:
 
 
 def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
-    """Return the norms of weights (D, q): of each term (T,) if `group`, otherwise of each feature
-    (D,).
+    """Return the norms of weights (D, q): for each term (T,) if `group`, and otherwise for each
+    feature (D,).
 
-    The rows of each term start at `starts` (T + 1,), whose last entry is D.
+    The rows of each term start at `starts` (T + 1,); the last entry is D.
     """
     squares = np.einsum("ij,ij->i", theta, theta)
     # reduceat needs at least one row
@@ -101,7 +101,7 @@ def violations(
 ) -> float:
     """Return the largest violation of the optimality conditions by the weights (D, q).
 
-    The violation is in units of the penalties (T,).
+    The violation is measured in units of the penalties (T,).
 
     `gradient` (D, q) is the gradient of the loss; the rows of each term start at `starts` (T + 1,).
     At nonzero weights, the gradient of the loss plus the penalty must be zero. At zero weights, the
@@ -125,12 +125,12 @@ def violations(
 
 
 class Descent:
-    """A working set of T terms with weights, and the minimisation over it.
+    """A working set of T terms with their weights, and the minimisation over this set.
 
     Parameters
     ----------
     problem : Problem
-        The n rows, with classes `y` and `weights`, each (n,), with sum `total`.
+        The n rows, with classes `y` (n,) and `weights` (n,), which have the sum `total`.
     penalty : Penalty
     weights : dict of term to ndarray, shape (d, q)
         Initial terms with starting weights.
@@ -284,7 +284,7 @@ class Descent:
         gradients at the link; `tolerance` is the violation at which coordinate descent stops. With
         few weights, the Hessian of the *active* terms is computed. These are the terms whose
         weights are nonzero or whose gradient exceeds the penalty; other terms remain zero. With
-        many weights, coordinate descent over all terms uses the rows instead.
+        many weights, coordinate descent over all terms uses the rows instead of the Hessian.
         """
         products = self.products
         group = self.penalty.group
@@ -457,11 +457,11 @@ def _violators(
 ) -> tuple[float, list[Term]]:
     """Return the largest violation by candidates outside the working set, and the violators.
 
-    The violation is in units of penalties. `order` is the order of the candidates, which is one
-    more than the order of the `parents`; `all_pairs` is the same as in `minimise`. All candidates
-    are checked in single precision if rounding errors are small enough. Possible violators are then
-    checked in double precision, in batches in decreasing order of the ratio of gradient to penalty,
-    until a batch contains violators.
+    The violation is measured in units of the penalties. `order` is the order of the candidates,
+    which is one more than the order of the `parents`; `all_pairs` is the same as in `minimise`. All
+    candidates are checked in single precision if rounding errors are small enough. Possible
+    violators are then checked in double precision, in batches in decreasing order of the ratio of
+    gradient to penalty, until a batch contains violators.
     """
     lambda_ = penalty.lambdas[order - 1]
     slope = descent.slope
@@ -522,7 +522,7 @@ def _scaled_gradient_norms(
 
 
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the intercept (q,), slope (q, n) and loss of the model without terms."""
+    """Return the intercept (q,), the slope (q, n) and the loss of the model without terms."""
     # without terms, the penalty is only the unit of the violation at which the descent stops
     descent = Descent(problem, Penalty((1.0,)), {}, np.zeros(problem.K - 1))
     descent.minimise()

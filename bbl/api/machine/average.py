@@ -55,8 +55,8 @@ STRICT_POLICIES = ("raise", "drop")
 
 
 def check_auto(options: dict, calibrate: str, classes: bool, design: object = None) -> None:
-    """Raise if ``method="auto"`` is combined with options, ``calibrate="offset"``, a sampling
-    design, or a formula without classes.
+    """Raise an error if ``method="auto"`` is combined with options, ``calibrate="offset"``, a
+    sampling design, or a formula without classes.
     """
     if design is not None:
         raise OptionError(
@@ -94,7 +94,9 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
 def fit_auto(
     call_string: str, data: FitData, spec: FitSpec, priors: np.ndarray | None, verbose: int
 ) -> AverageResults:
-    """Fit a checked call with method="auto"; `priors` are checked class proportions (K,)."""
+    """Fit a call with ``method="auto"`` after its arguments have been checked; `priors` contains
+    the class proportions (K,).
+    """
     with progress_bar(NFOLD, "auto", verbose) as progress:
         averaged = fit_average(data, spec, progress)
     labels = data.design.labels
@@ -204,7 +206,7 @@ def average(
     seed : int, numpy.random.Generator or None, default 0
         Seed of the fold assignment.
     n_jobs : int, optional
-        Number of threads; results do not depend on it.
+        Number of threads. Results do not depend on it.
 
     Returns
     -------

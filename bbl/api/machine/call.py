@@ -87,7 +87,9 @@ AUTO: Final = "auto"
 
 
 def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
-    """Raise an OptionError if structural zeros are given to a method whose `refusals` name them."""
+    """Raise an OptionError if structural zeros are given to a method that does not support them,
+    according to its `refusals`.
+    """
     if zeros is not None and (reason := refusals.get("structural_zeros")) is not None:
         raise OptionError(
             f"{reason}.",
@@ -292,8 +294,8 @@ NO_NUMBERS = NumberOptions()
 
 
 def refuse_numbers(options: NumberOptions, refusals: Mapping[str, str]) -> None:
-    """Raise an OptionError if numeric predictors are given to a method whose `refusals` name
-    them.
+    """Raise an OptionError if numeric predictors are given to a method that does not support them,
+    according to its `refusals`.
     """
     if options.columns and (reason := refusals.get("numeric")) is not None:
         raise OptionError(
@@ -309,8 +311,8 @@ def check_numbers(
     """Raise an error if the arguments of numeric predictors are invalid, or cannot be combined with
     the method or with other arguments.
 
-    `others` are the values of ``design`` and of arguments in `WITH_NUMBERS`, None if they are not
-    used.
+    `others` contains the values of ``design`` and of the arguments in `WITH_NUMBERS`; None if they
+    are not used.
     """
     choice("covariance", options.covariance, get_args(Covariance))
     choice("divisor", options.divisor, get_args(Divisor))
@@ -690,8 +692,8 @@ def check_streams(engine: Engine, source: Source, missing: str) -> None:
 
 
 def pop_rule(method: str | Engine, options: dict) -> str | None:
-    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return it, or None if
-    there is none.
+    """Remove a tuning rule, such as ``lambda_="cv"``, from `options` and return the rule, or None
+    if there is none.
     """
     tuned = engine_class(method).tuned
     if tuned is None or not isinstance(options.get(tuned.option), str):

@@ -131,9 +131,9 @@ def crossVal(
         Overrides `use_auc`. Without a response: "logloss", the mean of ``-ln P(x)`` over left-out
         rows, or "pnll", the mean of their negative log pseudo-likelihood, which does not need ln Z.
     cv : scikit-learn splitter or iterable of (train, validation) row positions, optional
-        Overrides `nfold` and `shuffle`. Each fold is trained on its training positions only.
-        Positions refer to all rows of `data`, including rows that are not used in the fit. A
-        splitter is called as ``cv.split(data, y)``; for a splitter that needs groups, give
+        Overrides `nfold` and `shuffle`. Each model is trained only on the training positions of its
+        fold. Positions refer to all rows of `data`, including rows that are not used in the fit. A
+        splitter is called as ``cv.split(data, y)``; for a splitter that needs groups, pass
         ``list(splitter.split(X, y, groups))``.
     shuffle : bool, default False
         Whether rows are assigned to folds at random, within each group. Use this if the rows are
@@ -141,8 +141,8 @@ def crossVal(
     seed : int or numpy.random.Generator, optional
         Seed for `shuffle` and for sampling ln Z.
     refit : bool, default True
-        Whether ``model`` is fitted to all rows at the best setting. If False, the last fold's fit
-        is kept, as in R.
+        Whether ``model`` is fitted to all rows at the best setting. If False, the fit of the last
+        fold is kept, as in R.
     verbose : int, default 1
         0 hides the progress bar.
     **options
@@ -219,7 +219,9 @@ def crossVal(
         refuse_batches(data, "cv, which gives row positions,", "cv")
 
     def make_assignment(_: Engine, rng: np.random.Generator) -> FoldAssignment:
-        """Return the fold assignment of data read in batches, independent of the engine."""
+        """Return the fold assignment of data read in batches, which does not depend on the
+        engine.
+        """
         return FoldAssignment(integer("nfold", nfold, 2), rng if shuffle else None)
 
     _refuse_rule(relevance)

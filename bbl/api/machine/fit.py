@@ -146,8 +146,8 @@ def bbl(
         * "pcd", "mpf": persistent contrastive divergence and minimum probability flow, for
           comparison.
         * "auto": an average of "pseudo", "mf", "conditional", "naive", "blanket" and "boosting",
-          each with all predictors and with only the relevant ones, tuned, calibrated and weighted
-          by cross-validation.
+          each with all predictors and with only the relevant predictors. The models are tuned,
+          calibrated and weighted by cross-validation.
     design : SurveyDesign, optional
         Sampling design of the rows, from `bbl.survey`, used instead of `weights`. Standard errors,
         intervals and tests then account for strata, clusters and sampling weights. For "pseudo",
@@ -160,15 +160,16 @@ def bbl(
     novarOk : bool, default False
         Whether to accept predictors with a single level.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of missing values (None, nan, NA, NaT). "raise" raises an error, "drop" drops
-        their rows, "level" makes them a level ``"(missing)"`` of their predictor, and "marginal"
-        fits the model to the known values of each row (see Notes). `predict` follows the same rule;
-        under "marginal" it marginalises over missing predictors.
+        Treatment of missing values (None, nan, NA, NaT). "raise" raises an error, "drop" drops rows
+        with missing values, "level" treats missing values as a level ``"(missing)"`` of their
+        predictor, and "marginal" fits the model to the known values of each row (see Notes).
+        `predict` follows the same rule; under "marginal" it marginalises over missing predictors.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
         How ln Z is computed. "exact": the sum over all states. "half": eq. (31) of Woo & Wang
-        (2022), with its factor 1/2. "pseudo": the same without the factor, the paper's default.
-        "mf": its eq. (32). "ais": annealed importance sampling. "auto": "exact" where that is
-        cheap, otherwise "half", the most accurate approximation in the accuracy benchmark.
+        (2022), with its factor 1/2. "pseudo": the same without the factor, which is the default in
+        the paper. "mf": its eq. (32). "ais": annealed importance sampling. "auto": "exact" if this
+        is fast, otherwise "half", which is the most accurate approximation in the accuracy
+        benchmark.
     calibrate : {"none", "offset", "temperature"}, default "none"
         Correction of class scores: "offset" fits an offset for each group; "temperature" fits
         offsets and a common temperature. Both use the out-of-fold scores of 5 shuffled folds.
@@ -178,9 +179,10 @@ def bbl(
         probabilities. Predictors are added one at a time by score tests in a logistic regression of
         the groups, at this significance level divided by the number of tests (see
         `bbl.stats.relevance`). ``"cv"`` chooses between the level .05, the level .5 and all
-        predictors by out-of-fold log-loss; ``"cv-1se"`` takes the fewest predictors within one
-        standard error of the best. ``fit.relevant()`` lists the predictors used for prediction.
-        Standard errors and tests are not available, because they would ignore the selection.
+        predictors by out-of-fold log-loss; ``"cv-1se"`` uses the fewest predictors within one
+        standard error of the best log-loss. ``fit.relevant()`` lists the predictors used for
+        prediction. Standard errors and tests are not available, because they would ignore the
+        selection.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
         Class proportions for predictions instead of the training proportions: use this if groups
         were sampled separately, or if their proportions are different in new data. Parameters and
@@ -190,8 +192,8 @@ def bbl(
         Cells that cannot occur, for ``method="ml"``. Each row of a table is a combination of
         levels; its columns are predictors, and the response if the zeros differ between groups.
         Alternatively, a column of `data` marks the rows of impossible cells by True or 1; these
-        rows must have a weight of 0. Sums over states, and hence ln Z, probabilities and degrees of
-        freedom, exclude these cells.
+        rows must have a weight of 0. Sums over states exclude these cells, and therefore also ln Z,
+        probabilities and degrees of freedom.
     numeric : column name, list of column names, or True, optional
         Numeric predictors: given the levels of the other predictors, they are modelled as normally
         distributed in each group. In the formula, ``u`` alone has a mean and a variance in each
@@ -202,10 +204,10 @@ def bbl(
         columns with more than 20 distinct values.
     covariance : {"group", "shared", "cv"}, default "group"
         Whether each group has its own covariance matrix of the numeric predictors, as in quadratic
-        discriminant analysis, or all groups share one, as in linear discriminant analysis. "cv"
-        chooses by 5-fold cross-validation of the log-loss. If several of `covariance`, `shrink` and
-        `transform` are "cv", they are chosen jointly; categorical predictors are treated as in
-        naive Bayes.
+        discriminant analysis, or all groups have the same covariance matrix, as in linear
+        discriminant analysis. "cv" chooses by 5-fold cross-validation of the log-loss. If several
+        of `covariance`, `shrink` and `transform` are "cv", they are chosen jointly; categorical
+        predictors are treated as in naive Bayes.
     divisor : {"moment", "ml"}, default "moment"
         Whether covariances are sums of squares divided by their degrees of freedom, or by the
         number of rows, as in maximum likelihood.
@@ -219,7 +221,7 @@ def bbl(
     n_jobs : int, optional
         Number of threads; None or -1 uses all cores. Results do not depend on it.
     client : dask.distributed.Client, optional
-        Cluster whose workers read the data, keep the codes and compute sums over them; by default
+        Cluster whose workers read the data, store the codes and compute sums over them; by default,
         the active client if `data` is a Dask DataFrame. The workers must be able to read the files
         of Parquet data or of a pyarrow Dataset.
     verbose : int, default 1
@@ -232,9 +234,10 @@ def bbl(
         `MarkovBlanket` (``iss``), `Boosting` (``rate``, ``pairs``) and `Conditional` (``ridge``,
         ``scale``, ``start``, ``lambda_``, ``epochs``, ``early_stopping``, ``ordered``, ``logits``).
         ``lambda_="cv"``, ``eps="cv"``, ``ridge="cv"`` and ``iss="cv"`` choose the setting with the
-        smallest log-loss in 5 shuffled folds, ``"cv-1se"`` the simplest setting within one standard
-        error of it; ``fit.tuning`` contains the losses. Without a response, the criterion is the
-        negative log pseudo-likelihood of the left-out rows (`DensityResults.pnll`).
+        smallest log-loss in 5 shuffled folds, and ``"cv-1se"`` chooses the simplest setting within
+        one standard error of it; ``fit.tuning`` contains the losses. Without a response, the
+        criterion is the negative log pseudo-likelihood of the left-out rows
+        (`DensityResults.pnll`).
 
     Returns
     -------
@@ -425,7 +428,7 @@ def _needs_folds(engine: Engine, tuning_rule: str | None, calibrate: str) -> boo
 
 
 def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray | None:
-    """Check `priors` and return them as class proportions (K,); None if they are None."""
+    """Check `priors`, and return the class proportions (K,), or None if `priors` is None."""
     if priors is None:
         return None
     if not design.classes:

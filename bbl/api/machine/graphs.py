@@ -40,8 +40,8 @@ def graphs(
     missing: str = "raise",
     verbose: int = 1,
 ) -> GraphsResults:
-    """Compare graphical models of a table: which variables are joined, and how probable each edge
-    is.
+    """Compare graphical models of a table by the variables that are joined, and compute the
+    probability of each edge.
 
     Two variables without an edge are independent given all others.
 
@@ -76,17 +76,17 @@ def graphs(
     With *up to six variables* (and 16,384 cells), all graphs are compared: 32,768 graphs of six
     variables. The maximum of each graph's likelihood is exact. A variable is split off if all its
     neighbours are joined with each other, and this is repeated; the likelihood's factor for such a
-    variable has a closed form, computed from margins. A decomposable graph is split up completely.
-    The remainder of any other graph, such as a cycle of four variables, is fitted once for all
-    graphs that have the same remainder. The fit uses iterative proportional fitting, or Newton's
-    method if this has not converged after 400 rounds. Graphs of negligible weight are not fitted.
-    Their criterion would exceed the smallest one by more than 100 even if their likelihood were as
-    large as that of a larger graph that contains them.
+    variable has a closed form, computed from margins. In a decomposable graph, all variables are
+    split off. The remainder of any other graph, such as a cycle of four variables, is fitted once
+    for all graphs that have the same remainder. The fit uses iterative proportional fitting, or
+    Newton's method if this has not converged after 400 rounds. Graphs of negligible weight are not
+    fitted. Their criterion would exceed the smallest one by more than 100 even if their likelihood
+    were as large as that of a larger graph that contains them.
 
     *With more variables or cells*, only decomposable graphs are compared, by a greedy search. It
     starts without edges, and adds or drops the edge that decreases the criterion most, until no
-    step decreases it further. Weights and probabilities then refer to the graphs compared during
-    the search; other graphs have weight 0.
+    step decreases the criterion any more. Weights and probabilities then refer to the graphs
+    compared during the search; other graphs have weight 0.
 
     The weights of ``"bic"`` approximate posterior probabilities of the graphs under equal prior
     probabilities. The criterion counts all parameters of a graph. In contrast, ``fit.bic`` does not
@@ -145,7 +145,8 @@ def _graphs_results(
     """Return the `n_best` graphs with their weights, and the edges with their probabilities, as
     frames.
 
-    `penalty` is the criterion's penalty per parameter; its column is called `criterion_name`.
+    `penalty` is the penalty per parameter, and `criterion_name` is the name of the criterion's
+    column.
     """
     criterion = scores.criterion(penalty)  # (G,)
     weights = np.exp(-0.5 * (criterion - criterion.min()))

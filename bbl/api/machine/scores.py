@@ -20,7 +20,8 @@ def log_scores(
     prior: bool = False,
     unseen: str = "raise",
 ) -> pd.DataFrame:
-    """Return the energy of each row in each group, optionally minus ln Z and plus the log prior.
+    """Return the energy of each row in each group, optionally minus ln Z and plus the log prior
+    probability.
 
     Parameters
     ----------
@@ -29,10 +30,10 @@ def log_scores(
     newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
         Rows with the predictors' columns; the training rows by default.
     normalised : bool, default False
-        Whether to subtract the group's ln Z, which gives ``ln P(x | y)`` (averaged over the draws
-        of a method that draws). Otherwise the score is ``sum h + sum J`` in the reference gauge, in
-        which the parameters of each predictor's first level are 0; scores in other gauges differ by
-        a constant for each group.
+        Whether to subtract the group's ln Z, which results in ``ln P(x | y)``. If the method draws
+        from a posterior, the result is averaged over the draws. Otherwise the score is ``sum h +
+        sum J`` in the reference gauge, in which the parameters of each predictor's first level are
+        0; scores in other gauges differ by a constant for each group.
     prior : bool, default False
         Whether to add the log of the group's prior probability, by default its proportion in the
         training rows.

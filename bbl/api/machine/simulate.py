@@ -44,7 +44,7 @@ def mcSample(
     verbose: int = 1,
 ) -> SampleResults:
     """Sample the predictors of each response group by Gibbs sampling, and report the most probable
-    state visited.
+    of the sampled states.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def mcSample(
 
     Notes
     -----
-    For a fit with hidden units, these are sampled together with the predictors and then dropped.
+    If the model has hidden units, they are sampled together with the predictors and then dropped.
     Draws come from the distribution evaluated by `BBLResults.score_samples`, averaged over the
     posterior draws. If all states of predictors and hidden units can be enumerated, draws are exact
     and independent.
@@ -259,8 +259,8 @@ def sample_xi(
     Returns
     -------
     DataFrame
-        One column per predictor. Draws are exact and independent for up to 2**20 states; beyond
-        that, they come from Gibbs sampling.
+        One column per predictor. Draws are exact and independent if there are at most 2**20 states;
+        otherwise, they are obtained by Gibbs sampling.
 
     Examples
     --------

@@ -209,7 +209,7 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _group_position(fit: MachineResults, group: Hashable) -> int:
-    """Return the position of `group` among the groups of a fit; 0 for a single group."""
+    """Return the position of `group` among the groups of a fit, or 0 if there is a single group."""
     groups = list(fit.labels.groups)
     if group is None and len(groups) == 1:
         return 0

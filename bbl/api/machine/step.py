@@ -1,7 +1,7 @@
 """The public function `step`: choose the terms of a log-linear model stepwise, by AIC or BIC.
 
-A `Visit` is a model on the path, with all candidate steps from it. ``layout.scopes`` lists the
-predictors of each parameter table: first the m single predictors, then the terms.
+A `Visit` is a model on the path, with all steps that can be taken from it. ``layout.scopes`` lists
+the predictors of each parameter table: first the m single predictors, then the terms.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def step(
 ) -> StepResults:
     """Choose the terms of a log-linear model stepwise by AIC or BIC, like ``stepAIC`` in R's MASS.
 
-    Each step drops or adds the term that decreases the criterion most, until no step decreases it
-    further. Models stay hierarchical: a term is dropped only if no larger term contains it, and
-    added only if all its sub-terms are in the model.
+    Each step drops or adds the term that decreases the criterion most, until no step decreases the
+    criterion any more. Models stay hierarchical: a term is dropped only if no larger term contains
+    it, and added only if all its sub-terms are in the model.
 
     Parameters
     ----------
@@ -174,7 +174,9 @@ def _step_frame(rows: list[dict], criterion_name: str) -> pd.DataFrame:
 
 
 def _check_fit(fit: object) -> Any:
-    """Return the engine of an exact maximum-likelihood fit; raise for any other argument."""
+    """Return the engine of an exact maximum-likelihood fit; raise an error for any other
+    argument.
+    """
     if not isinstance(fit, MachineResults):
         kind = type(fit).__name__
         raise BBLTypeError(
@@ -223,7 +225,7 @@ def _check_scope(
 ) -> tuple[frozenset[Term], frozenset[Term]]:
     """Return the terms of the smallest and the largest model, given by the formulas in `scope`.
 
-    Raises an OptionError unless the fit's terms `start` lie between them.
+    Raise an OptionError unless the fit's terms `start` lie between these models.
     """
     if (
         isinstance(scope, str)

@@ -33,7 +33,7 @@ __all__ = ["formula_of", "make_folds", "prepare", "restrict_features"]
 
 
 def restrict_features(prepared: FitData, names: tuple) -> FitData:
-    """Return the encoded data restricted to the features `names`, in the order of the data."""
+    """Return the encoded data with only the features `names`, in the order of the data."""
     labels = prepared.design.labels
     if set(names) == set(labels.names):
         return prepared
@@ -57,7 +57,7 @@ def restrict_features(prepared: FitData, names: tuple) -> FitData:
 
 
 def formula_of(class_: Hashable, names: Iterable[Hashable]) -> str:
-    """Return the formula ``class ~ a + b`` from the class and the features; ``class ~ 1`` without
+    """Return the formula ``class ~ a + b`` for a class and its features, or ``class ~ 1`` without
     features.
     """
     return f"{quoted(class_)} ~ {' + '.join(map(quoted, names)) or '1'}"
@@ -158,7 +158,7 @@ def make_folds(
     """Check the user's `folds` (validated row positions, or a splitter), or draw `k` folds with
     `rng`.
 
-    Drawn folds have nearly the same size in each class.
+    Folds that are drawn have nearly equal sizes within each class.
     """
     sample = prepared.rows
     labels = prepared.design.labels

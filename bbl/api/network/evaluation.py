@@ -87,8 +87,8 @@ def cv(
     Returns
     -------
     Series or DataFrame
-        The unweighted mean over folds for each model; with ``mean=False``, a table of folds by
-        models.
+        The unweighted mean over folds for each model; with ``mean=False``, a table with one row per
+        fold and one column per model.
 
     Examples
     --------
@@ -180,9 +180,10 @@ def _models_by_name(models: object) -> dict[Any, NetworkResults]:
 
 
 def _encode_as_fitted(model: NetworkResults, data: TableLike, weights: Weights | None) -> FitData:
-    """Encode data with the levels and the missing-value rule of a fitted model.
+    """Encode data with the levels of a fitted model and its treatment of missing values.
 
-    The features are all columns available to its learner, not only those in its structure.
+    The features are all columns that were available to the model's learner, including columns that
+    are not in its structure.
     """
     factors = (model.design.response, *model.design.predictors)
     levels_by_name = {  # the level of missing values is added because of the argument `missing`

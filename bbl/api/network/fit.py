@@ -175,8 +175,8 @@ def lp(
     Raises
     ------
     OptionError
-        If more than one of MANB, WANBIA and AWNB is requested, or the structure does not allow
-        them.
+        If more than one of MANB, WANBIA and AWNB is requested, or if they are not available for
+        this structure.
 
     References
     ----------
@@ -324,8 +324,8 @@ def _check_structure(structure: object) -> None:
 
 
 def _feature_names(structure: Structure | AveragedStructure) -> list:
-    """Return the names of a structure's features, in the order of the data that it was learned
-    from.
+    """Return the names of a structure's features, in the order of the data from which it was
+    learned.
     """
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
@@ -451,7 +451,7 @@ def local_dags(structure: Structure | AveragedStructure, names: tuple) -> list[D
 
 
 def _check_shares(priors: Priors, prepared: FitData) -> np.ndarray | None:
-    """Check `priors` and return them as class proportions (K,); None if they are None."""
+    """Check `priors`, and return the class proportions (K,), or None if `priors` is None."""
     return None if priors is None else check_priors(priors, prepared.design.response)
 
 

@@ -100,7 +100,7 @@ def nb(
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        Treatment of missing values. "marginal": each count uses the rows where its variables are
+        Treatment of missing values. "marginal": each count uses the rows in which its variables are
         known, and predictions marginalise over missing features. "raise": an error. "drop": their
         rows are dropped. "level": missing values are a separate level of their feature.
     xlevels : dict of column name to list of levels, optional
@@ -152,8 +152,8 @@ def tan_cl(
         "aic" and "bic" may result in a forest. Two features are not joined if no row has known
         values of both. In case of ties, the first pair is joined.
     root : name of a feature, optional
-        Root of the tree that contains this feature: arcs point away from it. Other trees are rooted
-        at their first feature.
+        Root of the tree that contains this feature: arcs point away from it. In other trees, the
+        first feature is the root.
 
     Returns
     -------
@@ -218,8 +218,8 @@ def _search(
     seed: int | np.random.Generator | None,
     verbose: int,
 ) -> Structure:
-    """Return the structure found by a greedy search; `options` are the learner's
-    arguments by name.
+    """Return the structure found by a greedy search; `options` contains the learner's arguments by
+    name.
     """
     prepared = prepare(
         formula,

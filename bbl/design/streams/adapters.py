@@ -31,7 +31,7 @@ __all__ = ["lazy_source"]
 
 
 def lazy_source(data: Any, argument: str = "data") -> Source | None:
-    """Return `data` as a `Source` if it is read in batches, otherwise None.
+    """Return `data` as a `Source` if it is read in batches, and otherwise None.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _stream_source(data: ArrowStream) -> Source:
 
 
 def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """Return a batch with the dictionary of column `name` marked as ordered."""
+    """Return a batch in which the dictionary of column `name` is marked as ordered."""
     column = batch.column(name)
     ordered_column = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
     return batch.set_column(batch.schema.get_field_index(name), name, ordered_column)
@@ -215,7 +215,7 @@ def _polars_source(data: pl.LazyFrame) -> Source:
 
 
 def _dask_source(data: dd.DataFrame) -> Source:
-    """Return the source for a Dask DataFrame, with partitions computed by Dask as batches."""
+    """Return the source for a Dask DataFrame; its batches are the partitions, computed by Dask."""
 
     def read(wanted: list) -> Iterator[Batch]:
         """Yield each partition; if an error occurs, set its `bbl_place` to the partition's name,
@@ -245,7 +245,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
 
 
 def _partition_source(frame: pd.DataFrame, place: str) -> Source:
-    """Return the source of one computed partition, on its worker."""
+    """Return the source of one partition that has been computed, on its worker."""
     return Source(
         tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place
     )

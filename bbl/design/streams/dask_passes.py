@@ -31,7 +31,7 @@ __all__ = ["OnCluster", "choose_cluster"]
 
 
 def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | None:
-    """Return the cluster for the passes over a source, or None for this process.
+    """Return the cluster that makes the passes over a source, or None if this process makes them.
 
     A Dask DataFrame is read with `client` or, by default, the active client. Other partitioned data
     are read on a cluster only if `client` is given, because its workers need access to the files.
@@ -95,7 +95,7 @@ class OnCluster:
         masked: bool,
         dtype: np.dtype,
     ) -> Sink:
-        """Return a `TableSink` if the number of states is small, otherwise a `ClusterSink`.
+        """Return a `TableSink` if the number of states is small, and otherwise a `ClusterSink`.
 
         The arguments are the same as in `bbl.rows.fold_assignment.make_sink`.
         """

@@ -84,7 +84,7 @@ class Merged:
     def _merge_declarations(self, column: Column) -> None:
         """Update `declared`, `ordered` and `order_problem`.
 
-        All batches must declare the same categories and order.
+        All batches must declare the same categories in the same order.
         """
         if set(column.kinds) <= {"missing"}:  # there are no values, so no categories are declared
             return
@@ -124,7 +124,7 @@ class Merged:
             refuse_identifier(self.name, L, n_rows, set(self.kinds) <= {"number", "missing"}, True)
 
     def counted(self) -> Counted:
-        """Return the values that occur, and all declared values.
+        """Return the values that occur and all declared values.
 
         A missing value comes last, and is included only if it occurs.
         """

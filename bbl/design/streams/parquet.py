@@ -104,7 +104,9 @@ def parquet_source(paths: list[str], argument: str) -> Source:
 
 
 def _schema_of_all(data: Dataset) -> Schema:
-    """Return the schema of the first file, followed by columns found only in later files."""
+    """Return the schema of the first file, with the columns that only later files contain added at
+    the end.
+    """
     import pyarrow as pa
 
     fields = {field.name: field for field in data.schema}
@@ -202,7 +204,7 @@ def dataset_source(
             yield arrow_batch(batch, place, declared)
 
     def parts(names: list, client: Client) -> list[tuple]:
-        """Return (function, *arguments) for the source of each part, see `Source.parts`.
+        """Return (function, *arguments) for the source of each part; see `Source.parts`.
 
         The parameters are for other sources and are not used here.
         """
@@ -249,7 +251,7 @@ def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> fro
 def _split_row_groups(fragment: Fragment) -> list[list[int] | None]:
     """Return lists of consecutive row groups of a Parquet file, or [None] for other file formats.
 
-    Each list except the last has at least `PART_ROWS` rows.
+    Each list except the last contains at least `PART_ROWS` rows.
     """
     parts: list[list[int] | None] = []
     # number of rows of the last part; initially full, so that the first row group starts a new part

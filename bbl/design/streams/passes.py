@@ -1,4 +1,5 @@
-"""Two passes over a `Source`: the first collects levels and counts, the second encodes the rows.
+"""Two passes over a `Source`: the first pass collects levels and counts, and the second pass
+encodes the rows.
 
 An *assigner* assigns rows to folds, and may keep rows until `assign_remaining` assigns them. A
 *sink* stores encoded rows by group and fold.
@@ -119,7 +120,7 @@ class SourceSummary:
 
     @property
     def weight_unit(self) -> float:
-        """Divisor of real-valued weights (`bbl.design.weights.weight_unit`); 1 for counts."""
+        """Divisor of real-valued weights (`bbl.design.weights.weight_unit`); it is 1 for counts."""
         if self.whole:
             return 1.0
         return weight_unit(self.total, self.squares, self.least, self.most)
@@ -322,8 +323,8 @@ def _check_names(source: Source, terms: FormulaTerms) -> None:
 def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSummary:
     """Run the first pass: return the values of all columns and their counts in used rows.
 
-    If `cache` is given, batches are appended to it, to be used as `Reader.cached_batches` in the
-    second pass.
+    If `cache` is given, batches are appended to it; the second pass uses them as
+    `Reader.cached_batches`.
     """
     terms = reader.terms
     summary = SourceSummary(
@@ -373,7 +374,7 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
 def _check_summary(summary: SourceSummary, reader: Reader) -> SourceSummary:
     """Return the summary; raise an error for sources without rows or with zero total weight.
 
-    With ``missing="drop"``, `incomplete` is set to the weight of the dropped rows, in place.
+    With ``missing="drop"``, the summary's `incomplete` is set to the weight of the dropped rows.
     """
     if reader.missing == "drop":
         if not summary.n and summary.dropped:
@@ -504,7 +505,8 @@ def encode_rows(reader: Reader, design: Design, assigner: FoldAssigner | None, s
 def _encode_batch(
     design: Design, batch: UsedRows, dtype: np.dtype, unit: float
 ) -> tuple[Sample, np.ndarray]:
-    """Return the encoded rows of a batch and their groups (n,); -1 if missing.
+    """Return the encoded rows of a batch, and their groups (n,), which are -1 for a missing
+    response.
 
     `dtype` is the type of the codes; weights are divided by `unit`.
     """

@@ -51,7 +51,7 @@ class UsedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads the used rows of a source, batch by batch.
+    """A reader of the used rows of a source, which reads one batch at a time.
 
     Attributes
     ----------

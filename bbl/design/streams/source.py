@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 
 
 def arrow_batch(batch: pa.RecordBatch, place: str, declared: DeclaredOrder) -> Batch:
-    """Return a pyarrow RecordBatch as a batch.
+    """Return a pyarrow RecordBatch as a `Batch`.
 
     `declared` contains the names of the columns declared as categories in the source's schema.
     """
@@ -137,7 +137,7 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class TrainingSource:
-    """The training data of a fit, to be read again for results that require all rows.
+    """The training data of a fit, which can be read again for results that require all rows.
 
     Attributes
     ----------
@@ -157,7 +157,7 @@ class TrainingSource:
         return type(None), ()
 
     def check_files(self) -> None:
-        """Raise a DataError that names the first file that was written since the fit."""
+        """Raise a DataError that names the first file that was modified since the fit."""
         place = changed_file(self.file_versions, self.source.file_versions())
         if place is not None:
             raise DataError(
@@ -167,7 +167,7 @@ class TrainingSource:
             )
 
     def check(self, rows: dict[str, int]) -> None:
-        """Raise a DataError that names the first file or partition that was written, or whose
+        """Raise a DataError that names the first file or partition that was modified, or whose
         number of rows changed, since the fit.
         """
         for place in dict.fromkeys((*self.rows, *rows)):

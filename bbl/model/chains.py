@@ -1,4 +1,4 @@
-"""Gibbs sampling from one group's model: chains, their states, and draws.
+"""Gibbs sampling from the model of one group: chains, states and draws.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -165,8 +165,8 @@ class Chains:
         )
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
-        """Return packs of chains with random states, given a row of `seeds` (n_chains, 4) per
-        chain.
+        """Return packs of chains with random states, given the `seeds` (n_chains, 4) of all
+        chains.
         """
         # the width of a pack is a multiple of `unit`
         unit = kernel.pack_size()
@@ -253,7 +253,7 @@ class Chains:
         n_sweeps : int
         pool : ThreadPool, optional
             Threads for processing the packs of chains; by default, a single thread. Create the
-            chains with ``n_jobs=pool.workers`` to get packs of a suitable width.
+            chains with ``n_jobs=pool.workers``, which determines a suitable width of the packs.
 
         Returns
         -------
@@ -430,7 +430,7 @@ def gibbs(
         `best`.
     thin : int, optional
         Number of sweeps per draw; ``n_sweeps // thin`` draws of each chain are returned. By
-        default, no draws are returned.
+        default, draws are not returned.
     n_jobs : int, default 1
         Number of threads; None or -1 for all cores.
 

@@ -24,9 +24,9 @@ def elimination_order(
 ) -> tuple[list[int], float] | None:
     """Return an elimination order and its cost, the total number of table cells.
 
-    The cost is per model. The order is greedy: the next variable is always the one whose
-    elimination creates the smallest table. If no variables share a table, the cost is the total
-    number of levels; if all variables share tables, it is the number of states. Returns None if the
+    The cost is per model. The order is greedy: at each step, the variable whose elimination creates
+    the smallest table comes next. The cost ranges from the total number of levels, if variables do
+    not share tables, to the number of states, if all variables share tables. Returns None if the
     cost exceeds `limit`.
 
     Parameters
@@ -89,8 +89,8 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     Returns
     -------
     ndarray, shape (K, ...)
-        Log of the margin of the variables not in `order`, with an axis for each in increasing
-        order; (K,) if `order` contains all variables.
+        Log of the margin of the variables that are not in `order`, with an axis for each variable
+        in increasing order; (K,) if `order` contains all variables.
 
     Examples
     --------

@@ -35,13 +35,13 @@ def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndar
     field : ndarray, shape (n, layout.D)
         Log odds of each non-reference level a of site i against the reference level, given the rest
         of the row: ``X @ J.T + h``, where X (n, D) contains the indicators of the row's levels (see
-        `Regressors`) and row (i, a) of J the couplings ``J_i(a; j, b)``.
+        `Regressors`), and row (i, a) of J contains the couplings ``J_i(a; j, b)``.
     layout : Layout
 
     Returns
     -------
     log_norm : ndarray, shape (n, number of predictors with more than one level)
-        ``ln Z_i`` of eq. (12).
+        ``ln Z_i`` of eq. 12.
     P : ndarray, shape (n, layout.D)
         ``P_i(a | others)``, a >= 1.
     """

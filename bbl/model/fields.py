@@ -1,7 +1,7 @@
 """Fields of levels in models with terms of any order, and the pseudo-likelihood of rows.
 
 The *field* of a level in a row is its log odds against the reference level given the other
-predictors, the exponent of eq. (13) of Woo & Wang (2022). Without couplings it equals the parameter
+predictors, the exponent of eq. 13 of Woo & Wang (2022). Without couplings it equals the parameter
 h of the level, the *constant field*.
 """
 

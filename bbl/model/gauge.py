@@ -1,10 +1,10 @@
 """Conversion of parameters between the reference gauge, the zero-sum gauge and simplex coding.
 
-In *simplex coding*, zero-sum tables are represented by as many numbers as in the reference gauge,
-in the same order. Each level of predictor i is a corner of a regular simplex, given by a row of the
-contrasts ``C_i`` (L_i, L_i - 1); fields are ``C_i b_i`` and couplings ``C_i B_ij C_j'``. The rows
-of C have unit norm, so the variance of a coupling equals the variance of the entries of B
-regardless of the number of levels. With two levels, this is the Ising model.
+In *simplex coding*, zero-sum tables have as many parameters as in the reference gauge, in the same
+order. Each level of predictor i is a corner of a regular simplex, given by a row of the contrasts
+``C_i`` (L_i, L_i - 1); fields are ``C_i b_i`` and couplings ``C_i B_ij C_j'``. The rows of C have
+unit norm, so the variance of a coupling equals the variance of the entries of B regardless of the
+number of levels. With two levels, this is the Ising model.
 
 Below, C and R are the contrasts of the two predictors i and j in a pair, and P and Q the contrasts
 of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] -
@@ -69,10 +69,10 @@ def contrasts(L: int) -> np.ndarray:
 def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
     """Return a basis (L - 1, L - 1) of orthonormal level contrasts for each predictor.
 
-    Columns are contrasts. Row a - 1 contains the contrasts of level a minus those of the reference
-    level, so ``basis.T @ o``, where ``o`` (L - 1,) contains the indicators of an observed level,
-    equals the contrasts of that level up to a constant vector. Changing the reference level only
-    rotates the contrasts.
+    Columns are contrasts. Row a - 1 contains the contrasts of level a minus the contrasts of the
+    reference level. If ``o`` (L - 1,) contains the indicators of an observed level, ``basis.T @ o``
+    therefore equals the contrasts of this level up to a constant vector. Changing the reference
+    level only rotates the contrasts.
     """
     # the scale makes the columns of C orthonormal, since C'C is L / (L - 1) times the identity
     contrasts_and_scales = [
@@ -82,7 +82,7 @@ def orthonormal_bases(layout: Layout) -> list[np.ndarray]:
 
 
 def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -> None:
-    """Transform M (D, D) into ``B' M B`` in place, where B has diagonal blocks `bases`."""
+    """Replace M (D, D) by ``B' M B`` in place, where B is block diagonal with blocks `bases`."""
     for a, b, basis in zip(layout.start[:-1], layout.start[1:], bases, strict=True):
         M[a:b] = basis.T @ M[a:b]
         M[:, a:b] = M[:, a:b] @ basis

@@ -32,8 +32,8 @@ class RowInfluence(ABC):
     total : float
         Total weight of the group's training rows.
     determined : ndarray of bool, shape (layout.size,)
-        Whether each parameter is determined by the rows or a penalty; rows have no influence on the
-        others.
+        Whether each parameter is identified by the rows or a penalty; rows do not influence the
+        other parameters.
     """
 
     layout: Layout
@@ -46,7 +46,7 @@ class RowInfluence(ABC):
 
     @abstractmethod
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table of fields, then couplings; `rows` are the fitted
+        """Return the covariance of each table, fields before couplings; `rows` must be the fitted
         rows.
         """
 
@@ -365,10 +365,10 @@ class Influence(RowInfluence):
 
         The log pseudo-likelihood is ``sum_i ln P_i``. The effective number is ``tr(K H^-1)``, where
         H is the Hessian and K the covariance of the score (Varin, Reid & Firth 2011, section 2.3);
-        H is block diagonal over sites, so only the diagonal blocks of K are needed. `rows` may be a
-        subset of the fitted rows: the effective number is then the expected optimism of their log
-        pseudo-likelihood, computed as the covariance of their score and the estimate. With missing
-        values, each site is evaluated on its usable rows.
+        Since H is block diagonal over sites, only the diagonal blocks of K are needed. `rows` may
+        be a subset of the fitted rows: the effective number is then the expected optimism of their
+        log pseudo-likelihood, computed as the covariance of their score and the estimate. With
+        missing values, each site is evaluated on its usable rows.
         """
         # `varies`: the predictors with more than one level, for which `conditionals` returns
         # log-normalisers

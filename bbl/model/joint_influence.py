@@ -27,7 +27,7 @@ class JointInfluence(ABC):
     total : float
         Total weight of the fitted rows.
     coefficients : ndarray, shape (K, 1 + layout.size)
-        Intercepts and parameters of each group minus those of the reference group.
+        Intercepts and parameters of each group minus the values of the reference group.
     reference : int
         The reference group; its coefficients are zero, with zero influence and variance.
     """

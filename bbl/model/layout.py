@@ -19,7 +19,7 @@ NO_PAIRS.setflags(write=False)
 
 
 class Layout:
-    """Positions of all parameters of one group in a flat float64 vector.
+    """Positions of the parameters of one group in a flat float64 vector.
 
     The vector contains the fields ``h_i(x)``, ``x = 1..L_i-1``, predictor by predictor, then the
     tables ``J_ij(x, x')`` pair by pair (``i < j``, lexicographic), then the tables of terms with
@@ -41,7 +41,7 @@ class Layout:
     scores : sequence of m items, optional
         Level scores of predictors with couplings that are linear in a score. For each predictor,
         None (nominal) or an array (L_i - 1,) with the scores of the non-reference levels relative
-        to the reference level, in (0, 1]; nan for a level with its own couplings. Positions do not
+        to the reference level, in (0, 1]; nan for levels with separate couplings. Positions do not
         depend on the scores: see `bbl.model.scores`.
     numbers : ndarray, shape (m, 2), optional
         Mean and standard deviation of each numeric regressor, and nan for other predictors; None
@@ -225,7 +225,7 @@ class Layout:
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """Whether two predictors share a term of any order, (m, m); R's ``qJ``."""
+        """Whether two predictors share a term of any order, (m, m), as ``qJ`` in R."""
         mask = np.full((self.m, self.m), self.complete)
         np.fill_diagonal(mask, False)
         for terms in () if self.complete else self.terms:
@@ -420,7 +420,7 @@ def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, .
     """Return the distinct terms of order 2, 3, ... as arrays (T_k, k).
 
     Predictors are sorted within terms, and terms are sorted lexicographically. `terms` is an array
-    (T, k), or a sequence of such arrays and tuples; m is the number of predictors.
+    (T, k) or a sequence of such arrays and tuples. m is the number of predictors.
     """
     # arrays of shape (T, k); tuples are grouped by length and converted to such arrays
     arrays: list[np.ndarray] = []

@@ -223,7 +223,7 @@ class LocationModel:
 
     @cached_property
     def owner(self) -> np.ndarray:
-        """The partner of each column of z, shape (p,); -1 for the constant."""
+        """Predictor that corresponds to each column of z, shape (p,); -1 for the constant."""
         return np.concatenate([[-1], np.repeat(self.used, np.diff(self.start))]).astype(np.intp)
 
     @cached_property
@@ -667,7 +667,9 @@ class Location:
 
     def effects(self, i: int) -> np.ndarray:
         """Return the effects (K, L_i - 1, q) of the non-reference levels of predictor i on the
-        means; 0 for numeric predictors that it does not interact with.
+        means.
+
+        They are 0 for numeric predictors that do not interact with predictor i.
         """
         position = np.flatnonzero(self.model.used == i)
         if not len(position):

@@ -208,7 +208,7 @@ class LocationInfluence:
 
         `weighted` (n, q) contains the residuals multiplied by the `precision` (q, q) of the known
         numeric values, and 0 for missing values. The other covariances are functions of the free
-        ones.
+        covariances.
         """
         i, j = np.triu_indices(self.location.model.q)
         # derivatives with respect to all covariances, each pair counted once

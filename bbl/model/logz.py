@@ -105,7 +105,7 @@ def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = 
 def approximate_log_z(
     kind: str, sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None = None
 ) -> float:
-    """Return ln Z of one group by eq. (31) (``"pseudo"``, ``"half"``) or eq. (32) (``"mf"``).
+    """Return ln Z of one group by eq. 31 (``"pseudo"``, ``"half"``) or eq. 32 (``"mf"``).
 
     Parameters
     ----------
@@ -124,12 +124,12 @@ def approximate_log_z(
 
 
 def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
-    """Return ln Z by eq. (32), ``-sum_i ln f_i(0) - f' J f / 2``, for any couplings.
+    """Return ln Z by eq. 32, ``-sum_i ln f_i(0) - f' J f / 2``, for any couplings.
 
     The couplings need not be mean-field estimates. The level proportions f include a prior count of
     1 if the weights are counts. For a predictor with an unobserved level, the prior count is
     omitted, and ``-ln f(0)`` is replaced by the log normaliser of its levels in the mean field of
-    the other predictors. Both are equal if the fields satisfy eq. (23). A term of k predictors
+    the other predictors. Both are equal if the fields satisfy eq. 23. A term of k predictors
     contributes to the fields of all k members but only once to the energy, so its mean energy is
     subtracted ``k - 1`` times.
     """
@@ -168,13 +168,13 @@ def _mean_field_log_z(sample: Rows, layout: Layout, theta: np.ndarray) -> float:
 def zero_sum_log_z(
     sample: Rows, layout: Layout, theta: np.ndarray, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return ln Z of a model with pairs by eq. (31) in the zero-sum gauge.
+    """Return ln Z of a model with pairs by eq. 31 in the zero-sum gauge.
 
     The result does not depend on the choice of reference levels. Eq. (31) with the factor 1/2
     depends on the gauge because it halves the couplings. With a factor c of 1/2 or 1, the exponent
     of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j)
     - mean_b J_ij(a, b)))``, and in the zero-sum gauge, it is e(a) minus its mean over a. ln Z is
-      eq. (31) with these e, minus the mean of e over levels and rows for each site, plus the mean
+      eq. 31 with these e, minus the mean of e over levels and rows for each site, plus the mean
       energy of `theta` over all states, which is subtracted from energies in the zero-sum gauge.
       The result is for energies in the gauge of `theta`, which are zero at the reference levels.
 
@@ -215,7 +215,7 @@ def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
 
 
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
-    """Return eq. (31): the weighted mean over rows of the sites' summed log normalisers.
+    """Return eq. 31: the weighted mean over rows of the sum of the log normalisers of all sites.
 
     ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over k are over the usable rows of
     site i.
@@ -227,7 +227,7 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
     layout : Layout
     site_theta : ndarray, shape (layout.D, 1 + D)
     half : bool
-        Whether couplings are multiplied by 1/2, as printed in eq. (31), or by 1/k for terms of k
+        Whether couplings are multiplied by 1/2, as printed in eq. 31, or by 1/k for terms of k
         predictors, which contribute to k fields. The default in R is False.
     """
     regs = regressors(layout)
@@ -260,8 +260,8 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
 def log_normaliser(
     problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return eq. (31) for the rows of a kernel's problem. With `half`, the couplings of terms with
-    k predictors are multiplied by 1/k.
+    """Return the value of eq. 31 for the rows of a `problem` of the kernel. With `half`, the
+    couplings of terms with k predictors are multiplied by 1/k.
     """
     if not half or layout.order <= 2:  # the kernel's factor is 1/2, correct for pairs
         return problem.log_normaliser(site_theta, half)

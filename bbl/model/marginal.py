@@ -25,8 +25,9 @@ ANNEALING_CHAINS = 256  # independent chains of a row
 class MarginalEnergy(Energy):
     """Computes energies of rows with unknown predictors under K models; -inf for impossible rows.
 
-    The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels, so that ``E
-    - ln Z`` is the log-probability of the known predictors. Given the known predictors, the unknown
+    The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels. With this
+    definition, ``E - ln Z`` is the log-probability of the known predictors. Given the known
+    predictors, the unknown
       predictors have a smaller model with the fields ``h + sum J``; couplings of three or more
       predictors are handled in the same way. The log-sum is the ln Z of this model, computed by
       variable elimination for up to half a million table cells per row, and otherwise by annealing
@@ -176,8 +177,9 @@ class MarginalEnergy(Energy):
 
         The factor consists of the positions in `unknown` (u,) of the predictors with structural
         zeros, and a table (n, G, L_i, ...) that is 0 for levels that can occur together with the
-        `codes` (n, m) of a row, and -inf otherwise. G is the number of groups with separate
-        structural zeros. If a row is impossible, all entries of its table are -inf.
+        `codes` (n, m) of a row, and -inf otherwise. G is 1 if all groups have the same structural
+        zeros, and otherwise the number of groups. If a row is impossible, all entries of its table
+        are -inf.
         """
         assert self.layout.support is not None  # noqa: S101  # the caller has checked it
         members, possible = self.layout.support.condition_on(codes, unknown)
@@ -240,8 +242,8 @@ class MarginalEnergy(Energy):
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
         """Return the fields (n, K, non-reference levels) of the predictors in `unknown`.
 
-        These are ``h_i(a) + sum_j J_ij(a, x_j)``, summed over the known predictors j; unknown
-        predictors have code 0 and contribute nothing.
+        The fields are ``h_i(a) + sum_j J_ij(a, x_j)``, summed over the known predictors j. Unknown
+        predictors have code 0 and do not contribute.
         """
         columns = self.layout.columns(unknown)
         h = self.h[columns].T

@@ -142,8 +142,8 @@ def known_counts(sample: Rows, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     known : ndarray, shape (m, m)
         Weight of the rows where both predictors are known.
     counts : ndarray, shape (D, m)
-        Weight of the rows with a given non-reference level (row of `counts`) and a given predictor
-        (column) known.
+        Weight of the rows with a given non-reference level (row of `counts`) where a given
+        predictor (column) is known.
     """
     return sample.pooled.sums("known", partial(_block_known_counts, layout=layout))
 

@@ -99,7 +99,7 @@ def from_matrix(layout: Layout, h: np.ndarray, J: np.ndarray) -> np.ndarray:
 
 
 def check_levels(n_levels) -> np.ndarray:
-    """Return `n_levels` as an int32 array (m,); raise an error if it is invalid."""
+    """Validate `n_levels` and return it as an int32 array (m,)."""
     levels = np.asarray(n_levels)
     is_usable = levels.ndim == 1 and levels.size and levels.dtype.kind in "iu"
     if not is_usable or levels.min() < 2 or levels.max() >= 2**31:
@@ -153,8 +153,9 @@ def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
 
 
 def to_floats(argument: str, value) -> np.ndarray:
-    """Return `value` as a contiguous float64 array; raise an error that names the argument if the
-    value is not numeric.
+    """Convert `value` to a contiguous float64 array.
+
+    Raises an error that names the argument if the value is not numeric.
     """
     array = np.asarray(value)
     if array.dtype.kind not in "iuf":
@@ -357,7 +358,7 @@ def _site_cells(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
 def _site_cells_of_sets(layout: Layout) -> list[list[tuple[np.ndarray, np.ndarray]]]:
     """Return the entries of `_site_cells` for terms of order 3, 4, ...
 
-    The members of a term other than the site form one regressor, a set; the last member varies
+    The members of a term other than the site form a single regressor, a set. The last member varies
     fastest in its joint levels.
     """
     out: list[list[tuple[np.ndarray, np.ndarray]]] = []

@@ -66,8 +66,8 @@ class ScoreGradient:
     ) -> np.ndarray:
         """Return the derivatives (U, K, K, 1 + size) of U sums of ``weights * P_y``.
 
-        Derivatives are with respect to the coefficients of group g. Each sum is over a *unit*, a
-        set of one or more rows. The axes correspond to units, y, g and coefficients.
+        Derivatives are with respect to the coefficients of group g. Each sum is over the rows of a
+        *unit*. The axes correspond to units, y, g and coefficients.
 
         Parameters
         ----------

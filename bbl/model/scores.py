@@ -128,7 +128,7 @@ def is_scored(layout: Layout, predictors) -> bool:
 
 
 def scored_tables(layout: Layout) -> np.ndarray:
-    """Return a mask (size,) of couplings of at least one predictor with scores."""
+    """Return a mask (size,) of the couplings that involve at least one predictor with scores."""
     out = np.zeros(layout.size, dtype=bool)
     if layout.scores is None:
         return out

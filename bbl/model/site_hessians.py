@@ -57,7 +57,8 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the (pseudo-)inverse (p, p) of a Hessian, and a mask of determined parameters.
 
     A parameter is undetermined if its row of H is zero, or if it is part of a combination along
-    which H is zero. The inverse for the other parameters does not depend on the undetermined ones.
+    which H is zero. The inverse for the other parameters does not depend on undetermined
+    parameters.
     """
     from scipy.linalg import lapack
 
@@ -267,7 +268,7 @@ def _count_curvatures(layout: Layout, i: int) -> int:
 
 
 def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
-    """Return the columns of the design that some of the sites use, in increasing order."""
+    """Return the columns of the design that at least one of the sites uses, in increasing order."""
     columns = regressors(layout).columns
     # column 0 is used by every site and listed even if there are no sites
     constant = np.zeros(1, dtype=np.intp)
@@ -281,8 +282,8 @@ class _SparseSums:
     times ``z_t z_u``.
 
     The sums (pairs of columns, curvatures) have one column per curvature, grouped by site. The pair
-    of columns t >= u is in row ``t (t + 1) / 2 + u``, where t and u count only the columns that
-    some of the sites use.
+    of columns t >= u is in row ``t (t + 1) / 2 + u``, where t and u count only the columns that at
+    least one site uses.
 
     Parameters
     ----------

@@ -127,7 +127,7 @@ def _sample_listed(
     more: Tables | None,
     support: Support | None,
 ) -> np.ndarray:
-    """Draw independent states (nsample, m) from the list of all states."""
+    """Draw independent states (nsample, m) by enumerating all states."""
     if nsample == 0:
         return np.empty((0, levels.size), dtype=code_dtype(levels))
     energies = state_energies(h, J, levels, more)

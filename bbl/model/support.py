@@ -1,6 +1,6 @@
 """`Support`: combinations of levels that can occur in models with structural zeros.
 
-G is the number of groups with separate structural zeros, or 1 if all groups share them.
+G is the number of groups, or 1 if all groups have the same structural zeros.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Support:
 
     @property
     def n_groups(self) -> int:
-        """Number of groups with separate structural zeros; 1 if all groups share them."""
+        """Number of groups, or 1 if all groups have the same structural zeros."""
         return len(self.possible)
 
     @property

@@ -85,7 +85,7 @@ def unpenalised(
     Returns
     -------
     site_theta : ndarray, shape (layout.D, 1 + D)
-        Unpenalised site solution; undetermined parameters have their values after the last step.
+        Unpenalised site solution; undetermined parameters have the values of the last step.
     determined : ndarray of bool, shape (layout.D, 1 + D)
         Whether each parameter is determined by the rows; False for sites not in `sites`.
     """
@@ -139,7 +139,7 @@ def unpenalised(
 
 @dataclass
 class _Chord:
-    """A site whose next steps reuse the Hessian of the last Newton step (chord method)."""
+    """State of a site whose next steps reuse the Hessian of the last Newton step (chord method)."""
 
     # rows and columns of the site's p parameters in `site_theta`, as returned by `numpy.ix_`
     cells: tuple[np.ndarray, ...]
@@ -181,11 +181,11 @@ def unbounded_parameters(
 ) -> tuple[tuple[int, ...], ...]:
     """Return a diverging parameter of each site that has one, as in `EngineFit.unbounded`.
 
-    A diverging parameter has no finite optimum; the optimiser stopped where the gradient was small.
-    A site is checked if one of its levels is almost certain in some row and it has p <
-    `max_parameters` parameters, because a Newton step costs p^3. Each tuple contains the site and
-    its level code. For a coupling, these are followed by the predictor and level code of each other
-    member of its term.
+    A diverging parameter does not have a finite optimum, and the optimiser stopped where the
+    gradient was small. A site is checked if one of its levels is almost certain in some row and it
+    has p < `max_parameters` parameters, because a Newton step costs p^3. Each tuple contains the
+    site and its level code. For a coupling, these are followed by the predictor and level code of
+    each other member of its term.
     """
     regs = regressors(layout)
     nearly_certain = [

@@ -30,7 +30,7 @@ PROBABILITY = (0.0, 1.0)
 class ArraySpec:
     """Required dtype, shape and range of an array in a model file.
 
-    A *symbol* is a named length, such as ``"K"``; ``"K+1"`` is one more than a known length.
+    A *symbol* is a named length, such as ``"K"``, and ``"K+1"`` stands for this length plus one.
 
     Attributes
     ----------
@@ -81,8 +81,8 @@ def check_arrays(
     """Raise a ValueError unless `arrays` match the specifications in `table`.
 
     `sizes` contains the known values of symbols. The first array with another symbol determines its
-    value. Kernels rely on shapes and ranges, and a file's checksum does not prove that it was
-    written by this package.
+    value. This is necessary because kernels rely on shapes and ranges, and the checksum of a file
+    does not prove that it was written by this package.
     """
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"{min(unknown)!r} is not an array of this kind of model")

@@ -52,8 +52,8 @@ def prediction_frame(
     ``yhat`` if `type` is "class".
 
     ``yhat`` is the most probable group or, with `costs` (K, K; observed by predicted), the group
-    with the lowest expected cost; it is missing where scores are nan. Depending on `type`, the
-    other columns contain probabilities or links, where the link of a group is its score minus the
+    with the lowest expected cost. It is missing if scores are nan. Depending on `type`, the other
+    columns contain probabilities or links, where the link of a group is its score minus the
     log-sum-exp of the other scores.
     """
     # column names in addition to yhat; as categories, groups keep their type in the data
@@ -77,7 +77,8 @@ def new_frames(design: Design, newdata: object, source: Source | None) -> Iterat
     """Yield tables of the predictors of new rows: the batches of `source`, or all rows of `newdata`
     if `source` is None.
 
-    Pandas tables keep their index; rows of Arrow batches are numbered from 0 across all batches.
+    Pandas tables keep their index. The rows of Arrow batches are numbered from 0, continuing across
+    batches.
     """
     if source is None:
         yield to_frame(newdata, "newdata")

@@ -227,13 +227,13 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         -------
         Explanation
             ``.frame``, ``.row(k)``, ``.plot(k)``. The terms of a Boltzmann machine are in the
-            zero-sum gauge, which does not depend on reference levels: a field is the mean effect of
-            a level, and a coupling is the additional effect of a pair of levels. The terms of a
-            network are the features given their parents. The baseline (priors and ln Z), the terms
-            and the contribution of missing values add up to the difference in class scores. For
-            rows that are dropped because of missing values, all columns are missing. A network
-            without prior counts may have infinite contributions, which do not add up, because a
-            level that never occurs in a group is impossible in that group.
+            zero-sum gauge, which does not depend on reference levels. In this gauge, a field is the
+            mean effect of a level, and a coupling is the additional effect of a pair of levels. The
+            terms of a network are the features given their parents. The baseline (priors and ln Z),
+            the terms and the contribution of missing values add up to the difference in class
+            scores. For rows that are dropped because of missing values, all columns are missing. A
+            network without prior counts may have infinite contributions, which do not add up,
+            because a level that never occurs in a group is impossible in that group.
 
         Raises
         ------

@@ -101,8 +101,9 @@ class ClassifierBase(ModelResults):
         return None
 
     def with_priors(self, priors: Priors) -> Self:
-        """Return the model with other class proportions for predictions; None restores the
-        proportions in the training rows.
+        """Return the model with other class proportions for predictions.
+
+        With None, the proportions in the training rows are used again.
 
         Parameters
         ----------
@@ -181,8 +182,8 @@ class ClassifierBase(ModelResults):
         """Log-loss of the model, and log-loss of predicting the class proportions for every row.
 
         It is computed on held-out rows if the fit was tuned, calibrated or averaged by
-        cross-validation, otherwise on the training rows; it does not depend on `priors`. For very
-        large training data, only a sample is scored, and the value is None unless the log-loss
+        cross-validation, and otherwise on the training rows. It does not depend on `priors`. For
+        very large training data, only a sample is scored, and the value is None unless the log-loss
         exceeds the baseline. It is also None for models without rows loaded from files of earlier
         versions.
 

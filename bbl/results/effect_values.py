@@ -208,7 +208,7 @@ class StreamedRows:
             )
 
     def keys(self, units: np.ndarray) -> pd.DataFrame:
-        """Return the values of the predictors in `by` in some units."""
+        """Return the values of the predictors in `by` for some units."""
         codes = np.unravel_index(units, self.n_levels) if self.by else ()
         values = [
             [levels[code] for levels, code in zip(self.levels, row, strict=True)]
@@ -310,8 +310,8 @@ def make_effect_rows(
 def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
     """Return the training rows. Raises a DataError if the model has none.
 
-    Rows that were read in batches have no order and cannot be used for effects of single rows
-    (`is_rowwise`).
+    The order of rows that were read in batches is not known, so effects of single rows
+    (`is_rowwise`) are not available.
     """
     kept = fit._kept
     if fit.training is None and (kept is None or not kept.is_complete or is_rowwise):
@@ -530,7 +530,7 @@ def _encode_by_column(
     """Return the codes (n,) and values of a column of new rows that is not a predictor; code k
     means ``values[k]``.
 
-    Values are sorted if they can be compared; the last value, None, represents missing cells.
+    Values are sorted if they can be compared. The last value, None, represents missing cells.
     `predictors` contains the names of the predictors, for the error if the column does not exist.
     """
     frame, is_kept = rows.table_and_kept or (None, None)
@@ -697,7 +697,7 @@ def estimate_by_delta_method(
 ) -> EffectValues:
     """Return estimates with standard errors by the delta method, and normal or t limits.
 
-    ``delta.covariance`` gives the degrees of freedom of the t distributions, which are infinite
+    The t distributions have the degrees of freedom of ``delta.covariance``, which are infinite
     without a sampling design or numeric predictors. Units are processed in blocks, because the
     derivatives of all units may not fit into memory.
     """

@@ -493,8 +493,10 @@ def _make_notes(
 
 
 def _effective_share(fit: ClassifierBase) -> float:
-    """Return Kish's (1965) effective number of rows of a sampling design, divided by the total
-    weight; 1 without a design.
+    """Return the ratio of Kish's (1965) effective number of rows to the total weight of a sampling
+    design.
+
+    The result is 1 without a design.
 
     It is ``(sum w)^2 / sum w^2`` over ``sum w``.
     """
@@ -670,8 +672,8 @@ class EffectsMixin(ClassifierBase):
         grid : {"balanced", "mode"} or dict of name to levels, optional
             Rows to generate instead of `newdata`. "balanced": all combinations of levels. "mode": a
             single row with the most frequent level of every predictor. A dict: all combinations of
-            the given levels of some predictors, with the others at their most frequent level. Cells
-            in `structural_zeros` are omitted.
+            the given levels of some predictors; other predictors have their most frequent level.
+            Cells in `structural_zeros` are omitted.
         weights : column name or array_like of shape (n,), optional
             Weights of the new rows in the average. By default, the column that contained the
             training weights, such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it;
@@ -829,8 +831,8 @@ n_jobs, verbose
         Effects
             Standard errors treat the distribution of the predictors as fixed. Intervals and tests
             are Wald-type, on the scale of the estimate; with draws and bootstrap refits, they are
-            percentile intervals. The column ``note`` states where an interval is unavailable or may
-            not reach its nominal coverage.
+            percentile intervals. The column ``note`` indicates intervals that are not available or
+            may not have their nominal coverage.
 
         Raises
         ------

@@ -117,7 +117,7 @@ class Explanation(Notebook):
 
     @check_keywords
     def row(self, row: int = 0) -> pd.Series:
-        """Return the contributions to one row's log-odds, largest first; `row` is its position.
+        """Return the contributions to the log-odds of the row at position `row`, largest first.
 
         Examples
         --------
@@ -162,7 +162,8 @@ class Explanation(Notebook):
 
     @check_keywords
     def plot(self, row: int = 0, top: int = 12, ax: Axes | None = None) -> Axes:
-        """Draw a waterfall of the contributions to one row's log-odds; return the Axes.
+        """Draw a waterfall plot of the contributions to the log-odds of one row and return the
+        Axes.
 
         Parameters
         ----------
@@ -243,9 +244,9 @@ def explain_rows(
     """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing
     cells (n, m).
 
-    `of` is a pair (group, reference); None for the second of two groups against the first or, with
-    three or more groups, for each row's most probable group against the second most probable.
-    `index` labels the rows; `verdict` is as in `Explanation`.
+    `of` is a pair (group, reference); by default (None), the second of two groups against the first
+    or, with three or more groups, the most probable group of each row against the second most
+    probable. `index` contains the row labels, and `verdict` is described in `Explanation`.
     """
     n, K = scores.shape
     groups: tuple[Hashable, ...] = labels.groups

@@ -505,10 +505,10 @@ class ModelResults(DeprecatedNames, ABC):
         """Write the evaluation, parameters, figures and summary to a self-contained HTML page.
 
         The page begins with an interactive "what if" form (see `explore`), unless the model is too
-        large for one. The other sections describe the accuracy of the predictions and the most
-        important predictors, the evaluation with its figures, the differences between the groups
-        with their tests, the interactions as a table and a graph, the summary, and the data with
-        dropped rows and merged levels. The layout is suitable for phones, print and screen readers.
+        large. The other sections describe the accuracy of the predictions and the most important
+        predictors, the evaluation with its figures, the differences between the groups with their
+        tests, the interactions as a table and a graph, the summary, and the data with dropped rows
+        and merged levels. The layout is suitable for phones, print and screen readers.
 
         Parameters
         ----------
@@ -589,7 +589,7 @@ class ModelResults(DeprecatedNames, ABC):
         Returns
         -------
         Exploration
-            The page, which notebooks show.
+            The page, which is displayed in notebooks.
 
         Raises
         ------
@@ -629,12 +629,13 @@ class ModelResults(DeprecatedNames, ABC):
         store_data : bool, default False
             Whether to store the encoded training rows as well. Without them, ``fitted``,
             ``residuals``, ``model_frame`` and ``predict()`` without newdata raise a DataError after
-            loading; ``summary()`` prints the same text and tests in both cases.
+            loading; ``summary()`` prints the same text and tests with and without the rows.
 
         Raises
         ------
         OSError, BBLTypeError
-            If the file cannot be written; an existing file with that name then remains unchanged.
+            If the file cannot be written. An existing file with the same name then remains
+            unchanged.
 
         Examples
         --------

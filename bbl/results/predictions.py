@@ -76,8 +76,8 @@ class PredictionsMixin(ClassifierBase):
             training rows. For data that are read in batches, the result is an iterator of frames,
             as in `predict_batches`.
         type : {"link", "prob", "class"}, default "link"
-            The class scores ``F_y(x)`` of eq. (29) of Woo & Wang (2022), the probabilities of eq.
-            (28), or only the most probable group.
+            The class scores ``F_y(x)`` of eq. 29 of Woo & Wang (2022), the probabilities of eq.
+            28, or only the most probable group.
         unseen : {"raise", "ignore"}, default "raise"
             Whether to raise an error for an unknown level, or to average over the predictor in that
             row.
@@ -172,7 +172,7 @@ class PredictionsMixin(ClassifierBase):
         Raises
         ------
         DataError, LevelError
-            As in `predict`; also raised if a file cannot be read.
+            As in `predict`, and if a file cannot be read.
         OptionError
             If the name `to` does not end in .csv or .parquet.
 

@@ -89,11 +89,12 @@ class PowerSeries:
         )
 
     def inside(self) -> PowerSeries | None:
-        """Return the distribution conditional on a finite estimate; None if it is infinite.
+        """Return the distribution conditional on a finite estimate; None if the estimate is
+        infinite.
 
-        The estimate is infinite at the ends of the support, where no test is performed. The
-        remaining tests have the correct level only if the distribution is conditional on a finite
-        estimate.
+        The estimate is infinite at the ends of the support. In this case, a test is not performed.
+        The remaining tests have the correct level only if the distribution is conditional on a
+        finite estimate.
         """
         if not 0 < self.t < len(self.log_c) - 1:
             return None
@@ -113,7 +114,7 @@ class PowerSeries:
         return self.moments(psi)[0]
 
     def solve(self, mean: float) -> float:
-        """Return the parameter at which the count has this mean; may be infinite."""
+        """Return the parameter at which the count has a given mean; may be infinite."""
         if not 0.0 < mean < len(self.log_c) - 1:
             return np.inf if mean > 0.0 else -np.inf
 

@@ -32,8 +32,8 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     observed, fitted : ndarray, shape (n,)
-        Counts n and expected counts m of all cells, with equal sums. Cells where both are 0
-        contribute nothing.
+        Counts n and expected counts m of all cells, with equal sums. Cells where both are 0 do not
+        contribute.
 
     Examples
     --------

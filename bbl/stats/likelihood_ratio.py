@@ -35,7 +35,7 @@ class LikelihoodRatio:
     h0 : list of m ndarrays, shape (L_i - 1,)
         The same fields for all groups combined.
     chisq : ndarray, shape (m,)
-        ``q_i`` of eq. (27).
+        ``q_i`` of eq. 27.
     df : ndarray of int, shape (m,)
         ``(K - 1)(L_i - 1)``, counting only groups with rows and levels that occur.
     p : ndarray, shape (m,)
@@ -88,7 +88,7 @@ def likelihood_ratio(counts: Sequence[np.ndarray], prior_count: float = 0.0) -> 
 
     Notes
     -----
-    The statistics are eqs. (25) and (27) of Woo & Wang without interactions, with ``0 ln 0 = 0``.
+    The statistics are eqs. 25 and 27 of Woo & Wang without interactions, with ``0 ln 0 = 0``.
     The chi-square distribution requires rows in nearly all cells (Cochran 1954: expected counts of
     at least 1 in all cells, and 5 in 80 % of them); the permutation distribution given the margins,
     as in Fisher's test, is valid for any counts. If weights are not integers, neither distribution
@@ -144,7 +144,7 @@ def _expected(n: np.ndarray) -> np.ndarray:
 
 
 def _ratio_statistic(n: np.ndarray) -> np.ndarray:
-    """Return q of eq. (27) for tables (..., K, L), up to a constant that depends only on the
+    """Return q of eq. 27 for tables (..., K, L), up to a constant that depends only on the
     margins.
     """
     from scipy.special import xlogy

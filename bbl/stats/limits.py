@@ -119,7 +119,7 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
 def sum_limits(
     shares: np.ndarray, low: np.ndarray, high: np.ndarray, factors: np.ndarray
 ) -> tuple[float, float]:
-    """Return limits for ``factors @ shares``, given limits `low` and `high` of the shares.
+    """Return limits for ``factors @ shares``, given the limits `low` and `high` for `shares`.
 
     The estimates must be independent (Zou & Donner 2008). The distance of the limits from the
     estimate is ``sqrt(sum_i (factor_i (limit_i - share_i))^2)``; factors must not be negative.

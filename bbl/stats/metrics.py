@@ -51,7 +51,7 @@ DIGITS = range(3, 12)
 
 @dataclass(frozen=True)
 class LossRecord:
-    """Log-loss of a fitted classifier, and the baseline.
+    """Log-loss of a fitted classifier and of the baseline.
 
     Attributes
     ----------
@@ -168,9 +168,9 @@ def first_largest(values: np.ndarray, axis: int = -1) -> np.ndarray:
 def rising_ranks(values: np.ndarray) -> np.ndarray:
     """Return the rank (n,) of each value, starting at 0 for the smallest.
 
-    Ties share a rank, and infinite values are tied only with each other. Adjacent values in
-    increasing order are tied if they differ by less than 1e-12 times the maximum of 1 and their
-    absolute value.
+    Tied values have the same rank, and infinite values are only tied with each other. Adjacent
+    values in increasing order are tied if they differ by less than 1e-12 times the maximum of 1 and
+    their absolute value.
 
     Examples
     --------
@@ -220,7 +220,7 @@ def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np
 
 
 def log_probabilities(scores: np.ndarray) -> np.ndarray:
-    """Return ``ln P(y|x)`` (n, K) by eq. (28), using log-sum-exp.
+    """Return ``ln P(y|x)`` (n, K) by eq. 28, using log-sum-exp.
 
     The result is -inf for all groups if all scores in a row are -inf.
     """
@@ -232,7 +232,7 @@ def log_probabilities(scores: np.ndarray) -> np.ndarray:
 
 
 def link(scores: np.ndarray) -> np.ndarray:
-    """Return ``F_y(x)`` (n, K) by eq. (29): a score minus the log-sum-exp of the other scores.
+    """Return ``F_y(x)`` (n, K) by eq. 29: a score minus the log-sum-exp of the other scores.
 
     The result is -inf for a group with score -inf, and inf if all other scores are -inf.
     """

@@ -55,7 +55,7 @@ class Selection(NamedTuple):
 def select_predictors(
     columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float
 ) -> Selection:
-    """Select predictors one at a time while the next one is significant at `level`.
+    """Select predictors one at a time as long as the next predictor is significant at `level`.
 
     Each candidate is tested by a score test (Rao 1948) in the regression of the group on the
     selected predictors. The statistic is ``u' V^-1 u``, where u is the gradient with respect to the
@@ -323,8 +323,8 @@ class _Regression:
     ) -> np.ndarray:
         """Return ``u' V^-1 u`` (c,) for candidates with columns `levels` (c, q).
 
-        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) belong to the columns; see `score_tests`;
-        `inverse` is the inverse information.
+        `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) are computed from the columns (see
+        `score_tests`). `inverse` is the inverse information.
         """
         c, q, K1 = scores.shape
         # order scores and variances by level instead of by group

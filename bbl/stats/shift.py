@@ -1,6 +1,6 @@
 """Shift of a sample's log odds ratio from the pooled log odds ratio, given all margins.
 
-The log odds ratio of a sample is the parameter of a `PowerSeries`; it is treated as infinite if its
+The log odds ratio of a sample is the parameter of a `PowerSeries`. It is treated as infinite if its
 absolute value is at least `FURTHEST`.
 """
 

@@ -526,7 +526,8 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         Raises
         ------
         OSError, BBLTypeError
-            If the file cannot be written; an existing file with that name then remains unchanged.
+            If the file cannot be written. An existing file with the same name then remains
+            unchanged.
 
         Examples
         --------

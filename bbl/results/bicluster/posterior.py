@@ -32,11 +32,11 @@ class Posterior:
     row_factor, column_factor : Factor
         Names of the rows and of the columns.
     draws : Draws
-        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J),
-        numbered in order of appearance; ``draws.log_posterior`` (chains, draws); the means
-        ``draws.loyalty`` (chains, I) and ``draws.popularity`` (chains, J) over each chain's
-        draws, see `loyalty` and `popularity`. ``draws.traces`` (chains, draws, 3) are the log
-        posterior and the numbers of row groups and column groups.
+        Groups ``draws.rows`` (chains, draws, I) and ``draws.columns`` (chains, draws, J), numbered
+        in order of appearance; ``draws.log_posterior`` (chains, draws); the means ``draws.loyalty``
+        (chains, I) and ``draws.popularity`` (chains, J) over the draws of each chain (see `loyalty`
+        and `popularity`). ``draws.traces`` (chains, draws, 3) are the log posterior and the numbers
+        of row groups and column groups.
     row_share, column_share : ndarray, shape (I, I) and (J, J)
         Proportion of draws that assign two rows, or two columns, to the same group.
     """
@@ -122,7 +122,9 @@ def _square_frame(share: np.ndarray, factor: Factor) -> pd.DataFrame:
 
 
 def _trace_series(values: np.ndarray, name: str) -> pd.Series:
-    """Return `values` (3,), one per column of `Draws.traces`, as a series called `name`."""
+    """Return `values` (3,), one for each column of `Draws.traces`, as a series with the name
+    `name`.
+    """
     return pd.Series(values, index=["log posterior", "row groups", "column groups"], name=name)
 
 

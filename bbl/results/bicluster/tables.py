@@ -97,8 +97,8 @@ class BlockTables:
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b) or, in categorical tables, smoothed level proportions (a, b, L); see
-        `block_means`.
+        """Block means (a, b) or, in categorical tables, smoothed level proportions (a, b, L) (see
+        `block_means`).
         """
         if self.table.holds == "levels":
             # a block's prior count, divided evenly

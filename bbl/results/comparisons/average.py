@@ -252,9 +252,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> list[tuple[ClassifierResults, float]]:
-        """The members with their weights; empty if a member cannot be refitted or is itself an
-        average.
-        """
+        """Members with their weights; empty if a member cannot be refitted or is an average."""
         if not all(member._can_refit for member in self.members):
             return []
         return list(zip(self.members, self.member_weights.tolist(), strict=True))
@@ -330,7 +328,8 @@ class AverageResults(ClassifierResults):
         Raises
         ------
         OptionError
-            If a member is not a Boltzmann machine: other models have no table of relevant terms.
+            If a member is not a Boltzmann machine, because other models do not have a table of
+            relevant terms.
 
         Examples
         --------
@@ -453,7 +452,7 @@ class AverageResults(ClassifierResults):
         )
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         return f"{self.call}{loss_text(self.log_loss)}", [
             first_rows(self.tuning.round(4), self._heading, source=".tuning")
         ]
@@ -470,8 +469,9 @@ class AverageResults(ClassifierResults):
 
     @property
     def _heading(self) -> str:
-        """Heading of the table of members; a single member has no predictors (see
-        `bbl.boltzmann.averaging`).
+        """Heading of the table of members.
+
+        A single member does not have any predictors (see `bbl.boltzmann.averaging`).
         """
         return (
             f"Average of {len(self.members)} members"
@@ -510,7 +510,7 @@ class AverageResults(ClassifierResults):
         groups: Sequence[Any] | None = None,
         axes: Axes | Sequence[Axes] | None = None,
     ) -> Any:
-        """Draw the quality of predictions; see `Evaluation.plot`.
+        """Plot the quality of predictions (see `Evaluation.plot`).
 
         Parameters
         ----------

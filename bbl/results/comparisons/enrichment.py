@@ -58,7 +58,7 @@ class EnrichmentResults(Notebook):
     n_universe: int | None = None
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         pair_counts, rank_test = self._texts()
         return pair_counts, [first_rows(self.table, "", source=".table", note=rank_test)]
 

@@ -97,7 +97,7 @@ class GraphsResults(Notebook):
         return plot_edges(self.variables, node_pairs, self.edges["probability"].to_numpy(), ax)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         return "", [
             first_rows(self.table, self._title(), source=".table"),
             first_rows(self.edges, "Edges", source=".edges"),

@@ -41,10 +41,10 @@ def model_table(
     See `bbl.etable` for the arguments.
 
     `of` selects the coefficients: "group" for each group, "pooled" for the differences from the
-    pooled fit to all rows, a pair (a, b) of groups for the difference a minus b; None for the
-    second of two groups minus the first if all fits have these, otherwise "group". `keep` contains
-    the predictors whose coefficients are shown, or is None for all. `pairs` and `stars` indicate
-    whether couplings and stars are shown. `digits` is the number of decimals.
+    pooled fit to all rows, a pair (a, b) of groups for the difference a minus b. By default (None),
+    the second of two groups minus the first if all fits have these two groups, otherwise "group".
+    `keep` contains the predictors whose coefficients are shown, or is None for all. `pairs` and
+    `stars` indicate whether couplings and stars are shown. `digits` is the number of decimals.
     """
     fits_by_name = check_fits(fits)
     if isinstance(of, ModelResults):
@@ -127,7 +127,7 @@ def _coefficients(
     """Return {(group number, order, group, levels): (estimate, standard error, p)} for all
     coefficients of a fit.
 
-    The group number is the position of the group in the fit's table; `levels` is a tuple of
+    The group number is the position of the group in the table of the fit. `levels` is a tuple of
     (predictor, level), and `order` is its length. Couplings are only included with `pairs`, and
     predictors that are not in `keep` are omitted. Only Boltzmann machines have coefficients.
     Standard errors and p are nan if the method has none.
@@ -168,7 +168,7 @@ def _coefficients(
 
 
 def _row_name(group: Hashable, levels: tuple[tuple[Hashable, Hashable], ...]) -> str:
-    """Return the name of a row, ``group: predictor=level : ...``; `levels` are pairs
+    """Return the name of a row, ``group: predictor=level : ...``, where `levels` contains pairs
     (predictor, level).
     """
     if not levels:

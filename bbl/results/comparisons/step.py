@@ -23,7 +23,8 @@ class StepResults(Notebook):
     Attributes
     ----------
     fit : BBLResults or DensityResults
-        The selected model, fitted; the original fit if no step lowers the criterion.
+        The fit of the selected model, which is the original fit if the criterion cannot be
+        improved.
     path : DataFrame
         A row for each model of the path, numbered by ``step``: the ``term`` that was dropped
         (``"- a:b"``) or added (``"+ a:b"``), empty for the first model; ``df`` and ``deviance``,
@@ -52,7 +53,7 @@ class StepResults(Notebook):
     candidates: pd.DataFrame
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         return "", [
             first_rows(
                 self.path, "Steps", source=".path", note=f"Chosen: {label_text(self.fit.formula)}"

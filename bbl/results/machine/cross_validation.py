@@ -146,7 +146,7 @@ class CrossValidationMixin(MachineResults):
         verbose: int = 1,
         **options: Any,
     ) -> CVResults:
-        """Cross-validate the fit on its training rows; see `bbl.crossVal`.
+        """Cross-validate the fit on its training rows (see `bbl.crossVal`).
 
         The rows, formula, weights or sampling design, method and options of the fit are used.
 

@@ -1,7 +1,7 @@
 """CVResults: the result of a cross-validation.
 
-The *held-out rows* are the validation rows of all folds, one fold after another; each is predicted
-by the model that was fitted to the other folds.
+The *held-out rows* are the validation rows of all folds, one fold after another. Each row is
+predicted by the model that was fitted to the other folds.
 """
 
 from __future__ import annotations
@@ -475,7 +475,7 @@ class CVResults(Notebook):
         )
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         text_lines = text.cv_head(self.cvframe, self.regstar, self.maxscore, self.score)
         return text_lines, [
             first_rows(self.cvframe, "Scores", source=".cvframe", note=self._warning)

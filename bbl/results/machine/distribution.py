@@ -89,9 +89,9 @@ class DistributionMixin(MachineResults):
         Returns
         -------
         Series
-            With the same index as `newdata`. With classes, it is ``ln sum_y P(y) P(x|y)``,
-            regardless of the row's response; P(y) are the model's `priors`, or the class
-            proportions in the training rows. Missing values are treated as in `predict`.
+            With the same index as `newdata`. With classes, the values are ``ln sum_y P(y) P(x|y)``,
+            regardless of the response of the row. P(y) is taken from the `priors` of the model, or
+            the class proportions in the training rows. Missing values are treated as in `predict`.
 
         Raises
         ------

@@ -52,8 +52,8 @@ def unpack_predictive(
 ) -> Predictive | None:
     """Return the T draws of each group with their ln Z, or None if the file does not contain draws.
 
-    `layout` contains the predictors, and `hidden_layout` also contains any hidden units. With
-    hidden units the T draws are stored; in other models they are thinned from ``draws``. The
+    `layout` contains the predictors, and `hidden_layout` also contains any hidden units. The T
+    draws are stored with hidden units; otherwise, they are obtained by thinning ``draws``. The
     parameters of a group without rows are 0. Raises a ValueError for inconsistent arrays.
     """
     n_hidden = hidden_layout.m - layout.m

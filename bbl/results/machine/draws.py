@@ -157,8 +157,8 @@ class GroupParameters(Named, DeprecatedNames):
 
         Coupling tables are views of one copy of `J`, because wide models have millions of them.
         `attributes` contains the additional attributes of a subclass. ``layout.mask`` (m, m) marks
-        interacting predictors; predictor i has the positions
-        ``layout.start[i]:layout.start[i + 1]`` of D.
+        interacting predictors, and ``layout.start[i]:layout.start[i + 1]`` are the columns of
+        predictor i.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
         coupling_matrix = J.copy()

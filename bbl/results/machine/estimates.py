@@ -122,7 +122,7 @@ class Estimates(Notebook, ABC):
         -------
         DataFrame
             ``lower`` and ``upper``, with the same index as ``params``. Limits of exact tests may be
-            infinite; untested parameters have no limits.
+            infinite. Limits of untested parameters are missing.
 
         Examples
         --------

@@ -298,7 +298,7 @@ class BBLResults(FittedMachine, ClassifierResults):
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
         """The fit itself with weight 1, since it is the only fit that a bootstrap refits. Raises an
-        OptionError if refits would omit an estimated temperature.
+        OptionError if the fit has an estimated temperature, which refits would not include.
         """
         self._check_calibration()
         return ((self, 1.0),)
@@ -337,7 +337,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         -------
         Summary
             Can be displayed as text, HTML or LaTeX; the attribute ``tables`` contains the tables.
-            The tests are the likelihood-ratio tests of eq. (27) of Woo & Wang (2022), one for each
+            The tests are the likelihood-ratio tests of eq. 27 of Woo & Wang (2022), one for each
             predictor separately. A fit with a sampling design shows the tests of its own parameters
             instead, and a fit with ``method="conditional"`` shows its coefficients with standard
             errors. A fit with ``logits="adjacent"`` or ``"cumulative"`` shows its thresholds and
@@ -604,9 +604,9 @@ class BBLResults(FittedMachine, ClassifierResults):
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Estimate:
         """Return a fit to the rows `train` with the same engine and kind of ln Z.
 
-        The calibration of this fit is kept, because a new one would require a cross-validation. If
-        `warm`, the refit starts at the coefficients of this fit, unless predictors are selected
-        again.
+        The calibration of this fit is kept, because a new calibration would require a
+        cross-validation. If `warm`, the refit starts at the coefficients of this fit, unless
+        predictors are selected again.
         """
         K = len(self.labels.groups)
         layout = self.estimate.parameters.layout

@@ -169,13 +169,13 @@ class GoodnessMixin(MachineResults):
         -------
         DataFrame
             One row for each combination of levels, with the last predictor varying fastest; with a
-            response, one for each combination and group, which is named in the first column
-            ``group``. The columns of the predictors are followed by the ``observed`` and ``fitted``
-            counts and the residuals ``pearson``, ``deviance`` (signed root of the cell's
-            contribution to G2) and ``adjusted`` (Haberman's residuals, which are standard normal in
-            large samples if the model is correct). ``adjusted`` is missing with a penalty, and in
-            cells that the model always fits exactly. A column with the name of a predictor gets a
-            trailing underscore.
+            response, one row for each combination and group, where the first column is ``group``.
+            The columns of the predictors are followed by the ``observed`` and ``fitted`` counts and
+            the residuals ``pearson``, ``deviance`` (signed root of the cell's contribution to G2)
+            and ``adjusted`` (Haberman's residuals, which are standard normal in large samples if
+            the model is correct). ``adjusted`` is missing with a penalty, and in cells that the
+            model always fits exactly. A trailing underscore is added to the name of a column if a
+            predictor has the same name.
 
         Raises
         ------

@@ -109,9 +109,9 @@ class Inference(Estimates):
     ``dJ``), or a pair of groups ``(a, b)`` for the difference a minus b. The column ``test``
     contains the test of each row, or the reason why it is missing. A p-value is below 0.05 if and
     only if the 95 % interval excludes zero. Differences are tested using the rows of both groups
-    being compared; with ``"pooled"``, these are a group's rows and the rows of all other groups.
-    Under a sampling design (`bbl.survey`), z is replaced by a t statistic with the degrees of
-    freedom of the design.
+    being compared. With ``"pooled"``, each group is compared with all other groups combined. Under
+    a sampling design (`bbl.survey`), z is replaced by a t statistic with the degrees of freedom of
+    the design.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ class Inference(Estimates):
         return found
 
     def _group_survey(self, g: int) -> SurveySample | None:
-        """Return the sampling design of the rows of group number `g`, or None if there is none."""
+        """Return the sampling design of the rows of group number `g`, or None without a design."""
         return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property
@@ -603,9 +603,10 @@ class Inference(Estimates):
         """Return penalised likelihood ratio tests and profile limits, with ``ridge="firth"``.
 
         A test compares the maxima of the penalised likelihood with and without the parameter fixed
-        at 0; the limits are the values at which such a test has the p-value ``1 - level``. With
-        separated groups, the likelihood is highly asymmetric. Profile limits then have better
-        coverage than Wald limits (Heinze & Schemper 2002, Statistics in Medicine 21).
+        at 0. The limits are the parameter values for which such a test has the p-value
+        ``1 - level``. With separated groups, the likelihood is highly asymmetric. Profile limits
+        then have better coverage than Wald limits (Heinze & Schemper 2002, Statistics in Medicine
+        21).
 
         Parameters
         ----------

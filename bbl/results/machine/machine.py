@@ -302,8 +302,8 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _averaged(self) -> Callable:
-        """Function like `_energy`; with posterior draws it returns ln(mean over draws of P(x|y)) +
-        `estimate.log_z`.
+        """Function like `_energy`, except that with posterior draws it returns ln(mean over draws
+        of P(x|y)) + `estimate.log_z`.
         """
         return self._energy if self.estimate.predictive is None else self.estimate.energy()
 
@@ -348,8 +348,8 @@ class MachineResults(ModelResults):
     def _log_scores(
         self, newdata: object, normalised: bool, prior: bool, unseen: str
     ) -> pd.DataFrame:
-        """Return energies (n, K) of rows, minus ln Z if `normalised`, plus ln P(y) if `prior`; see
-        `bbl.log_scores`.
+        """Return the energies (n, K) of rows, minus ln Z if `normalised`, plus ln P(y) if `prior`
+        (see `bbl.log_scores`).
         """
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))
@@ -370,8 +370,8 @@ class MachineResults(ModelResults):
         )
 
     def _check_likelihood(self) -> None:
-        """Raise an OptionError if the fit models neither P(row | group) nor, without a penalty,
-        P(group | row).
+        """Raise an OptionError unless the fit models P(row | group) or, without a penalty, P(group
+        | row).
         """
         if self.engine.joint and self.engine.penalised:
             raise OptionError(
@@ -457,7 +457,7 @@ class MachineResults(ModelResults):
         return self._inference_from("auto")
 
     def _inference_from(self, rows: str | int) -> Inference:
-        """Return the inference from all rows or a random sample; see `inference`."""
+        """Return the inference from all rows or a random sample (see `inference`)."""
         self._check_testable()
         part = self._categorical
         kept = self._kept
@@ -510,7 +510,7 @@ class MachineResults(ModelResults):
         return kept.thinned(AUTO_ROWS, self.design.n_levels).sample
 
     def _number_tests(self) -> NumberTests | None:
-        """Return the tests of the means of numeric predictors; None if there are none."""
+        """Return the tests of the means of numeric predictors; None without numeric predictors."""
         location = self.estimate.location
         if location is None or self.training is None:
             return None
@@ -551,7 +551,7 @@ class MachineResults(ModelResults):
         )
 
     def _location(self) -> Location:
-        """Return the location model; raises a DataError without numeric predictors."""
+        """Return the location model. Raises a DataError without numeric predictors."""
         if self.estimate.location is None:
             raise DataError(
                 "This fit has no numeric predictors.",
@@ -561,7 +561,7 @@ class MachineResults(ModelResults):
 
     @property
     def _location_model(self) -> LocationModel | None:
-        """The model of the numeric predictors, for refits; None if there are none."""
+        """Model of the numeric predictors, for refits; None without numeric predictors."""
         location = self.estimate.location
         return None if location is None else location.model
 
@@ -629,8 +629,9 @@ class MachineResults(ModelResults):
         return self._kept.sample
 
     def _check_counts(self, what: str) -> None:
-        """Raise a DataError unless the weights of the training rows are counts; `what` begins the
-        message.
+        """Raise a DataError unless the weights of the training rows are counts.
+
+        `what` is the beginning of the message.
         """
         if self._kept is None:
             self._rows().check_whole(what)
@@ -639,7 +640,7 @@ class MachineResults(ModelResults):
 
     def _check_testable(self) -> None:
         """Raise an OptionError if predictors were selected on the training rows, or a DataError if
-        a group has none.
+        a group has no rows.
         """
         if self.estimate.relevance is not None:
             raise OptionError(
@@ -660,23 +661,23 @@ class MachineResults(ModelResults):
 
     @abstractmethod
     def inference(self) -> Inference | PosteriorInference | DifferenceInference:
-        """Return standard errors, intervals and tests; see
-        `bbl.results.machine.uncertainty.inference`.
+        """Return standard errors, intervals and tests (see
+        `bbl.results.machine.uncertainty.inference`).
         """
 
     @property
     def bse(self) -> pd.Series:
-        """Standard error of every parameter, indexed like `params`; see `Inference.bse`."""
+        """Standard error of every parameter, indexed like `params` (see `Inference.bse`)."""
         return self.inference().bse
 
     @property
     def tvalues(self) -> pd.Series:
-        """Statistic z of every parameter, missing if there is none, indexed like `params`."""
+        """Statistic z of every parameter, indexed like `params`; missing if not available."""
         return self.inference().tvalues
 
     @property
     def pvalues(self) -> pd.Series:
-        """P-value of every parameter, missing if it is not tested, indexed like `params`."""
+        """P-value of every parameter, indexed like `params`; missing if it is not tested."""
         return self.inference().pvalues
 
     @cached_property
@@ -744,8 +745,8 @@ class MachineResults(ModelResults):
         return sections
 
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of a model file, with the training rows if `store_data`; see
-        `archive.pack`.
+        """Return the content of a model file, with the training rows if `store_data` (see
+        `archive.pack`).
         """
         survey = self.survey
         design_text = self._sampling_design

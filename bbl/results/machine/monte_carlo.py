@@ -168,7 +168,7 @@ class ChainsMixin(MachineResults):
         seed: int | np.random.Generator | None = None,
         verbose: int = 1,
     ) -> SampleResults:
-        """Sample the predictors of each response group by Gibbs sampling; see `bbl.mcSample`.
+        """Sample the predictors of each response group by Gibbs sampling (see `bbl.mcSample`).
 
         Parameters
         ----------

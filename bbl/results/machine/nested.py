@@ -139,7 +139,7 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
 def _conditional_ratio_test(
     one: MachineResults, other: ModelResults
 ) -> dict[str, float | int | str]:
-    """Return the likelihood ratio test of two joint fits; the larger fit may have more predictors.
+    """Return the likelihood ratio test of two joint fits. The larger fit may have more predictors.
 
     Degrees of freedom are the difference in the number of parameters. Parameters that separate
     groups are counted, because they increase the likelihood. Parameters of levels that never occur
@@ -250,7 +250,9 @@ def _conditional_ratio_test(
 
 
 def _logits(fit: MachineResults) -> str:
-    """Return how a joint fit uses the order of the groups; see `bbl.Conditional`."""
+    """Return the kind of logits of a joint fit, i.e. its use of the order of the groups (see
+    `bbl.Conditional`).
+    """
     return str(getattr(fit.engine, "logits", "nominal"))
 
 

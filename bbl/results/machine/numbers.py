@@ -1,4 +1,4 @@
-"""NumbersMixin: the numeric predictors of a fitted machine."""
+"""NumbersMixin: methods of fitted Boltzmann machines for numeric predictors."""
 
 from __future__ import annotations
 
@@ -256,8 +256,8 @@ class NumbersMixin(MachineResults):
 
     @check_keywords
     def plot_regions(self, x: Hashable, y: Hashable, ax: Axes | None = None) -> Axes:
-        """Draw the decision regions of two numeric predictors: where each group is the most
-        probable one.
+        """Draw the decision regions of two numeric predictors, i.e. the regions where each group is
+        the most probable.
 
         The other predictors are at their first level or their mean. If the model contains the
         training rows, they are shown as points. Each ellipse contains 95 % of the distribution of a

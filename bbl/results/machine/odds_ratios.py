@@ -133,11 +133,11 @@ class OddsRatiosMixin(MachineResults):
             ``predictor2``, ``level2``, ``reference2``, ``given`` (the levels of predictors that
             modify the odds ratio; empty if there are none), ``odds_ratio``, ``lower``, ``upper``,
             ``log_odds_ratio``, its standard error ``se``, ``interval`` and ``reason``. Intervals
-            are ``"Wald"``, on the logarithmic scale; with a penalty they reflect the variance of
-            the penalised estimate, not its bias. If a cell is empty, or other predictors determine
-            a coupling, there is no standard error and the interval is ``"exact"``: an unpenalised
-            conditional estimate, which may be 0 or infinite, with limits of coverage at least
-            `conf_level`. ``reason`` explains missing limits.
+            are ``"Wald"``, on the logarithmic scale. With a penalty, they reflect the variance of
+            the penalised estimate, but not its bias. If a cell is empty, or other predictors
+            determine a coupling, there is no standard error and the interval is ``"exact"``: an
+            unpenalised conditional estimate, which may be 0 or infinite, with limits of coverage at
+            least `conf_level`. ``reason`` explains missing limits.
 
         Raises
         ------

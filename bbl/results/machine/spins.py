@@ -19,7 +19,7 @@ class SpinParameters(Named):
     """Parameters for spins s, which are -1 at the reference level and 1 at the other level; see
     `bbl.to_spins`.
 
-    ``P(s) ~ exp(s'Ms / 2 + b's)``, eq. (8) of Woo & Wang (2022). ``par["b"]`` is ``par.b``.
+    ``P(s) ~ exp(s'Ms / 2 + b's)``, eq. 8 of Woo & Wang (2022). ``par["b"]`` is ``par.b``.
 
     Attributes
     ----------

@@ -61,9 +61,9 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
 
 
 def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
-    """Return the sampling design stored by `pack_survey`, or None if there is none.
+    """Return the sampling design stored by `pack_survey`, or None without a design.
 
-    Raises a ValueError if strata or clusters are not numbered without gaps, or rows are not
+    Raises a ValueError unless strata and clusters are numbered consecutively and rows are
     increasing.
     """
     if "survey_weights" not in arrays:

@@ -14,9 +14,9 @@ __all__ = ["threshold_contrasts", "thresholds"]
 
 
 def threshold_contrasts(estimate: Estimate, engine: Engine) -> np.ndarray:
-    """Return the matrix (k - 1, K) that maps intercepts of all groups to thresholds.
+    """Return the matrix (k - 1, K) that maps the intercepts of all K groups to thresholds.
 
-    k groups have rows; see `bbl.engines.conditional.ordinal_logits`.
+    k is the number of groups with rows. See `bbl.engines.conditional.ordinal_logits`.
     """
     groups = np.flatnonzero(estimate.class_prior > 0.0)
     out = np.zeros((max(len(groups) - 1, 0), len(estimate.class_prior)))

@@ -214,10 +214,11 @@ class UncertaintyMixin(MachineResults):
         order : int, optional
             Number of predictors of the interactions to return; all orders by default.
         pvalues : {"auto", "permutation"} or None, default "auto"
-            "auto": the tests of `Inference.tests`. "permutation": tests of whether two predictors
-            are independent given the predictors that interact with them; they are exact for any
-            counts and available for every method, even for pairs whose couplings are not estimable.
-            None: only strengths, because tests take a long time for predictors with many levels.
+            "auto": the tests of `Inference.tests`. "permutation": tests of the conditional
+            independence of two predictors given the predictors that interact with them. These are
+            exact for any counts and available for every method, even for pairs whose couplings are
+            not estimable. None: only strengths, because tests take a long time for predictors with
+            many levels.
         n : int, default 999
             Permutations of each pair; the smallest possible p-value is ``1 / (n + 1)``, which is
             then noted in ``test``.
@@ -233,10 +234,10 @@ class UncertaintyMixin(MachineResults):
             predictors, these are preceded by ``order`` and followed by ``predictor3`` and so on),
             ``strength`` (Frobenius norm of the couplings in the zero-sum gauge), ``chisq``, ``df``,
             ``p``, ``p_holm``, ``p_bh``, ``test``. Methods with a posterior add ``sd`` and
-            ``inclusion``, see `PosteriorInference.interactions`; differences of a conditional fit
-            add ``lower`` and ``upper``, see `DifferenceInference.interactions`. Without standard
-            errors (mean field) or training rows (a model loaded without them), p is missing and
-            ``test`` states the reason.
+            ``inclusion`` (see `PosteriorInference.interactions`), and differences of a conditional
+            fit add ``lower`` and ``upper`` (see `DifferenceInference.interactions`). Without
+            standard errors (mean field) or training rows (a model loaded without them), p is
+            missing and ``test`` states the reason.
 
         Raises
         ------

@@ -2,9 +2,9 @@
 `unpack` validates and restores it.
 
 K is the number of classes, and m is the number of features. A *family* is a feature with its
-feature parents. A model may average several networks, its *members*. `theta` concatenates the
-probability tables of all families of all members, shape (cells, K): one row for each joint level of
-a feature and its parents.
+feature parents. A model may average several networks, its *members*. `theta` (cells, K) contains
+the concatenated probability tables of all families of all members, with one row for each joint
+level of a feature and its parents.
 """
 # A `Dag` of the structure numbers features by position in ``columns``, the names of all candidate
 # features; a `Dag` of the networks by position in the design, which only has the features of the

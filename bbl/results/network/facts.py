@@ -1,4 +1,4 @@
-"""Text and facts (titled values) about a fitted network, for its printed form and summary.
+"""Text and titled values that describe a fitted network, for its printed form and summary.
 
 Its probabilities are Dirichlet estimates, or one of three variants: MANB averages over all subsets
 of the features, WANBIA weights features by conditional likelihood, and AWNB weights them by

@@ -218,7 +218,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def nparams(self) -> int:
-        """Number of free parameters; for an average, the sum over its members."""
+        """Number of free parameters; for an average, the sum over the members."""
         return self.network.n_params
 
     n_parameters = nparams
@@ -515,7 +515,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         features = feature_facts(
             self.labels, self._counts, self.structure, self.arc_posterior, self.feature_weights
         )
@@ -704,7 +704,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         priors: Any = None,
         costs: Any = None,
     ) -> float:
-        """Return the accuracy, or a score of the R package bnclassify; larger is better.
+        """Return the accuracy or a score defined as in the R package bnclassify; larger is better.
 
         Parameters
         ----------

@@ -307,7 +307,7 @@ def make_structure(
 def require_single(structure: Structure | AveragedStructure, noun: str) -> Structure:
     """Return `structure` if it is a single graph.
 
-    Raises an OptionError otherwise, because an average does not have a `noun`.
+    Otherwise raises an OptionError, where `noun` is the property that an average does not have.
     """
     if isinstance(structure, Structure):
         return structure

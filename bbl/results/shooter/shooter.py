@@ -1,7 +1,7 @@
 """ShooterResults: a fitted sparse logistic regression on products of predictors.
 
-A *term* is a set of predictors, given as the tuple of their positions; its *features* are products
-of contrasts of their levels. K is the number of groups, and L_i is the number of levels of
+A *term* is a set of predictors, represented by the tuple of their positions. Its *features* are
+products of contrasts of their levels. K is the number of groups, and L_i is the number of levels of
 predictor i. The *links* of a row are K - 1 linear predictors. `contrasts` (K, K - 1) maps them to
 the scores of the K groups, and `log_odds` maps them to the log odds of every other group against
 the first.
@@ -455,7 +455,7 @@ class ShooterResults(ClassifierResults):
         return cls(**unpack(meta, arrays))
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: one or more lines of text, and tables."""
+        """Return the text lines and tables for display in notebooks."""
         return repr(self), [first_rows(self.terms, "Terms, strongest first", source=".terms")]
 
     def __repr__(self) -> str:

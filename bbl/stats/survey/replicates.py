@@ -44,7 +44,8 @@ class Replicates:
         """Return a matrix E (R, p) such that ``E'E`` is the covariance of an estimate.
 
         `full` (p,) is the full-sample estimate, and `estimates` (R, p) contains the replicate
-        estimates. Replicates with non-finite estimates are omitted; E is nan if too few remain.
+        estimates. Replicates with non-finite estimates are omitted. E is nan if the number of
+        remaining replicates is too small.
         """
         varies = self.rscales > 0.0
         is_used = varies & np.isfinite(estimates).all(axis=1)

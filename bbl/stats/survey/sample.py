@@ -61,8 +61,8 @@ class SurveySample:
         """Return the design of the fitted rows at positions `rows` (n,), with encoded `weights`
         (n,).
 
-        Sampling weights are replaced by `weights`. Replicate weights are divided by a common factor
-        so that the mean of their sums over the rows is ``weights.sum()``.
+        Sampling weights are replaced by `weights`. Replicate weights are divided by a common
+        factor, so their sums over the rows have mean ``weights.sum()``.
         """
         unit = self.plan.weights[rows[0]] / weights[0]
         plan = replace(self.plan, weights=self.plan.weights / unit)

@@ -118,8 +118,7 @@ def npy_header(descr: str, shape: tuple[int, ...]) -> bytes:
 
 
 def digest(members: list[tuple[str, list[Any]]]) -> bytes:
-    """Return the SHA-256 hex digest of members, each of which is a pair of a name and a list of
-    pieces.
+    """Return the SHA-256 hex digest of members, which are pairs of a name and a list of pieces.
 
     Pieces are bytes or uint8 arrays.
     """

@@ -94,7 +94,7 @@ class Scored:
         `totals` (K,) contains the weight of each group in all rows. Each row is a validation row in
         one fold and a training row in all others.
         """
-        # the initial value is needed if there are no validation rows
+        # the initial value is needed without validation rows
         K = len(totals)
         n_folds = self.fold.max(initial=0) + 1
         # weights of the validation rows, one bin for each fold and group
@@ -291,5 +291,5 @@ def one_standard_error(
     standard_error = loss_table[best].std(ddof=1) / np.sqrt(loss_table.shape[1])
     candidates = np.flatnonzero(loss_table.mean(axis=1) <= loss_table[best].mean() + standard_error)
     simplicity = values[candidates] if simpler == "larger" else -values[candidates]
-    # if losses are nan, there are no candidates
+    # nan losses leave no candidates
     return int(candidates[np.argmax(simplicity)]) if len(candidates) else best

@@ -325,7 +325,7 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
     is_asked_for = verbose if isinstance(verbose, bool) else integer("verbose", verbose) > 0
     is_shown = is_asked_for and SHOWS_BARS.get()
-    # disable=None: there is no bar unless stderr is a terminal; delay: there is no bar in the first
+    # disable=None: no bar unless stderr is a terminal; delay: no bar in the first
     # second. Fractional steps are displayed as integers.
     counts = "{n:.0f}" if total is None else "{percentage:3.0f}%|{bar}| {n:.0f}/{total:.0f}"
     with tqdm(

@@ -56,7 +56,7 @@ _MAX_DEPTH = 64  # maximum nesting depth of lists and dicts in meta.json
 # bytes in memory
 _MAX_CONTAINERS = 250_000
 
-# a string, in which brackets do not count, an opening bracket (group 1), or a closing bracket. ++
+# a string (its brackets do not count), an opening bracket (group 1), or a closing bracket. ++
 # and *+ do not backtrack, so the search is linear in time
 _JSON_BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{])|[\]}]', re.DOTALL)
 

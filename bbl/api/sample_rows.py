@@ -81,7 +81,7 @@ def sample_rows(
     n_waiting = 0
 
     def merge() -> None:
-        """Merge the waiting rows into the kept rows, of which at most `size` remain."""
+        """Merge the waiting rows into the kept rows, and keep at most `size` rows."""
         nonlocal kept, keys, threshold, n_waiting
         tables = [table for table in (kept, *waiting) if len(table.columns)]
         kept = pd.concat(tables) if tables else kept

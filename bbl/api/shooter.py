@@ -155,7 +155,7 @@ def shooter(
 
     A term can be selected only if one of its sub-terms with one predictor less is selected. If the
     response is the parity of three predictors, no sub-term has an effect, and the term is not
-    found. ``screen="all"`` also finds pairs in which neither predictor was selected.
+    found. ``screen="all"`` also finds pairs if neither predictor was selected.
 
     References
     ----------
@@ -295,8 +295,7 @@ def shooter(
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the out-of-fold log-loss of the selected terms, or None if there are no folds or
-    terms.
+    """Return the out-of-fold log-loss of the selected terms, or None without folds or terms.
 
     `class_totals` (K,) contains the total weight of each group.
     """
@@ -431,7 +430,7 @@ def _warn_no_terms_or_separation(
 
 
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the path as a frame with one row per stage, and the row in which each term entered.
+    """Return the path as a frame with one row per stage, and the row where each term entered.
 
     `total` is the sum of the weights of the data. The column ``loss`` is a mean, like the held-out
     losses, and ``objective`` is the minimised sum. The entry row of a term is the first row from

@@ -93,7 +93,7 @@ def _is_inside(module: str) -> bool:
 
 
 MANY_GROUPS = 25  # if there are more integer groups, the response is probably a numeric quantity
-FEWEST_CELLS = 8  # there is no warning for smaller tables of counts
+FEWEST_CELLS = 8  # smaller tables of counts do not cause a warning
 
 
 def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:

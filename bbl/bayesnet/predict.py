@@ -112,7 +112,7 @@ def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
 
 
 def class_scores(log_joint: np.ndarray) -> np.ndarray:
-    """Return `log_joint` (n, K), with zeros in rows in which all classes have probability zero.
+    """Return `log_joint` (n, K), with zeros in rows where all classes have probability zero.
 
     All classes are then equally probable in such rows; with -inf, the softmax would be nan.
     """
@@ -263,7 +263,7 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
 def _plan_elimination(
     scopes: list[frozenset[int]], n_levels: list[int], K: int
 ) -> tuple[list[int], float]:
-    """Return the order in which unknown features are eliminated, and the number of table cells.
+    """Return the elimination order of the unknown features, and the number of table cells.
 
     Cells are counted for one row and class. `scopes` contains the unknown features of each family.
     """

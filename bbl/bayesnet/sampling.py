@@ -25,7 +25,7 @@ def draw(
     )
     n_levels = members[0].families.n_levels
     y = _draw_levels(np.broadcast_to(shares, (n, len(shares))), rng)
-    # 2: there may be no features
+    # 2, because a network may have no features
     codes = np.zeros((n, len(n_levels)), dtype=code_dtype([*n_levels, 2]))
     for k, member in enumerate(members):
         rows = np.flatnonzero(member_of_row == k)

@@ -32,7 +32,7 @@ class _Node:
     rows: np.ndarray  # positions of its rows
     depth: int  # number of splits above the node
     risk: float = 0.0  # number of misclassified rows if the node is a leaf
-    feature: int = -1  # feature of its split; -1 if there is no split
+    feature: int = -1  # feature of its split; -1 without a split
     children: list[_Node] = field(default_factory=list)  # left and right child; empty for a leaf
 
 
@@ -41,7 +41,7 @@ def split_depths(sample: Sample, n_levels: np.ndarray, K: int, drawn: np.ndarray
 
     `drawn` contains row positions. The split of the root has depth 1; the depth is inf for features
     without a split. A split assigns a subset of a feature's levels to the left child; the split
-    with the largest decrease in entropy is chosen. Rows in which the feature is missing are not
+    with the largest decrease in entropy is chosen. Rows where the feature is missing are not
     assigned to a child. A split is undone if its leaves do not misclassify fewer rows than the
     unsplit node.
     """

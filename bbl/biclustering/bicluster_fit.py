@@ -39,8 +39,8 @@ class BiclusterFit(NamedTuple):
     draws : Draws or None
         Draws from `Mcmc`, with chains on the first axis of all arrays; None for other methods.
     share : (ndarray, ndarray) or None
-        For `Mcmc`, the proportions of draws in which two rows (I, I) or two columns (J, J) are in
-        the same group.
+        For `Mcmc`, the proportions of draws where two rows (I, I) or two columns (J, J) are in the
+        same group.
     """
 
     rows: np.ndarray

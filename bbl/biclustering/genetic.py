@@ -117,9 +117,9 @@ def _first_population(ratings: Ratings, n_individuals: int, stream: np.ndarray) 
     generator.
 
     `stream` (4,) is the state of the generator. In the first member, each group has one item or
-    user. The other members are obtained from it by steps of the Du process, in which a random item
-    or user moves to another group or to a new group; the number of steps equals the number of items
-    or users. Crossover never adds groups, so the search starts with as many groups as possible.
+    user. The other members are obtained from it by steps of the Du process: a random item or user
+    moves to another group or to a new group. The number of steps equals the number of items or
+    users. Crossover never adds groups, so the search starts with as many groups as possible.
     """
     items = ratings.items
     users = ratings.users

@@ -1,6 +1,4 @@
-"""Two-way clustering by prototypes, in which rows and columns are assigned to groups
-alternately.
-"""
+"""Two-way clustering by prototypes: rows and columns are assigned to groups alternately."""
 
 from __future__ import annotations
 
@@ -41,8 +39,8 @@ class PrototypeFit(NamedTuple):
     value : float
         Objective; see `Table.objective`.
     history : ndarray
-        Objective at the start and after each half-step, in which either rows or columns are moved;
-        with "pearson", the sum over both half-steps after each iteration.
+        Objective at the start and after each half-step, which moves either rows or columns; with
+        "pearson", the sum over both half-steps after each iteration.
     n_iter : int
     converged : bool
         Whether no row or column was moved in the last iteration.

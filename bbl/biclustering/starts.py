@@ -159,7 +159,7 @@ def refill_empty_groups(
     misfit = misfit.copy()
     for group in empty:
         worst = int(np.where(size[labels] > 1, misfit, -np.inf).argmax())
-        if not (misfit[worst] > least and size[labels[worst]] > 1):  # there is no suitable row
+        if not (misfit[worst] > least and size[labels[worst]] > 1):  # no row is suitable
             break
         size[labels[worst]] -= 1
         labels[worst] = group
@@ -184,7 +184,7 @@ def merge_rows(cells: Cells) -> np.ndarray:
     """Merge two or more rows by Ward's method; return the tree (I - 1, 4) from `linkage`.
 
     The squared distance between two rows is the mean squared difference over their jointly observed
-    columns; if there are no such columns, it is the variance of all cells.
+    columns; without such columns, it is the variance of all cells.
     """
     from scipy.cluster.hierarchy import linkage
     from scipy.spatial.distance import squareform

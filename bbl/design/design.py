@@ -92,7 +92,7 @@ class EncodingRules:
         (`Engine.refusals`).
     marks : object
         A value that may be the name of a column that marks rows; ``.`` excludes this column. None
-        if there is no such column.
+        if such a column is not used.
     check_pairs : callable or None
         ``check_pairs(n, K, n_levels)`` is called before all pairs of over 1,000 predictors are
         listed; the arguments are the number of rows, the number of groups, and the number of levels
@@ -209,7 +209,7 @@ class Design:
     @cached_property
     def regressors(self) -> np.ndarray | None:
         """Mean and standard deviation of each numeric regressor of a Boltzmann machine, shape (m,
-        2), with nan for other predictors; None if there are no such regressors.
+        2), with nan for other predictors; None without such regressors.
         """
         out = np.full((len(self.predictors), 2), np.nan)
         for i, factor in enumerate(self.predictors):
@@ -306,8 +306,8 @@ class Design:
         return replace(self, predictors=tuple(predictors))
 
     def from_numbers(self, codes: np.ndarray, design: Design) -> np.ndarray:
-        """Convert the codes (n, m) of a `design` to codes of this design, in which some of the
-        numeric predictors are intervals.
+        """Convert the codes (n, m) of a `design` to codes of this design, where some of the numeric
+        predictors are intervals.
         """
         if self.is_number.sum() == design.is_number.sum():
             return codes

@@ -133,7 +133,7 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
     """
     terms_by_order = [
         "all" if terms.count(k) == math.comb(m, k) else terms.list_terms(k).tolist()
-        for k in range(2, max(terms.order, 2) + 1)  # "pairs" is stored even if there are no terms
+        for k in range(2, max(terms.order, 2) + 1)  # "pairs" is stored even without terms
     ]
     return {"pairs": terms_by_order[0]} | (
         {"terms": terms_by_order[1:]} if len(terms_by_order) > 1 else {}

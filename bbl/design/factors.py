@@ -262,7 +262,7 @@ class Factor:
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
         """Return the code of the level or interval that contains a value; otherwise, the code of
-        the level ``"(rare)"``, or -1 if there is no such level.
+        the level ``"(rare)"``, or -1 without such a level.
 
         With `skip_missing`, missing values are not coded as ``"(rare)"``.
         """
@@ -408,7 +408,7 @@ def check_discrete(
     """Raise an error if a column of undeclared numeric levels looks continuous.
 
     A column looks continuous if it has more than 12 distinct numbers, some of them fractional, or
-    more than 30 distinct integers, at least half of which have fewer than 6 rows. `rows` (number of
+    more than 30 distinct integers, at least half of them with fewer than 6 rows. `rows` (number of
     values,) contains the number of rows with each value (by default, counted in the column); a row
     with frequency k counts as k rows. `numbers_advice` is the same as in `EncodingRules`.
     """

@@ -40,7 +40,7 @@ __all__ = ["FormulaTerms", "as_term", "check_formula", "parse", "write_formula"]
 MAX_LENGTH = 100_000  # maximum number of characters of a formula
 # maximum number of terms created for a formula, or 2 x (columns + 1)^2 if this is larger
 MAX_TERMS = 5_000_000
-# columns in which pandas stores the row labels in Arrow and Parquet
+# columns with the row labels that pandas stores in Arrow and Parquet
 ROW_INDEX = re.compile(r"__index_level_\d+__")
 # a sign or a space next to a letter, or a leading digit
 NEEDS_BACKTICKS = re.compile(r"\w[^\w.]|[^\w.]\w|\A\d+[^\W\d]")
@@ -87,7 +87,7 @@ class FormulaTerms:
 
     @property
     def order(self) -> int:
-        """The highest order of a term; 1 if there are no interactions."""
+        """The highest order of a term; 1 without interactions."""
         return self.interactions.order
 
 

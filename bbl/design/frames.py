@@ -305,7 +305,7 @@ def decode_arrow(arrow: pa.Array | pa.ChunkedArray, declared: bool = False) -> p
 
     A dictionary is converted to a categorical Series only if it is ordered (as for polars Enums) or
     was created from pandas categories (`declared`). In any other dictionary, the order of the
-    values is only the order in which they were stored, so the column is not categorical.
+    values is only the order of storage, so the column is not categorical.
     """
     if is_dictionary(arrow.type) and not (declared or arrow.type.ordered):
         arrow = arrow.cast(arrow.type.value_type)

@@ -25,7 +25,7 @@ class Labels:
     centers: tuple[float, ...] = ()
 
     def only(self, predictors: Iterable[int]) -> Labels:
-        """Return the labels of some of the predictors, none of which may be numeric."""
+        """Return the labels of some of the predictors, which must not be numeric."""
         chosen = list(predictors)
         return Labels(
             self.response,

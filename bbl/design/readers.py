@@ -334,7 +334,7 @@ def removeConst(data: TableLike, response: Hashable = None) -> pd.DataFrame:
     frame = to_frame(data)
     table = _to_pandas(data, frame)
     if response is not None:
-        frame.column(response)  # raises the error if there is no such column
+        frame.column(response)  # raises the error if the column does not exist
     is_kept = [
         (response is not None and name == response) or not _is_constant(frame.get(k))
         for k, name in enumerate(frame.columns)

@@ -274,7 +274,7 @@ class SurveyDesign:
         subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
-            # there is no choice, because 'average' means no variance in later stages
+            # a choice is not needed, because 'average' means no variance in later stages
             subject = f"{count} of column {self.cluster[stage - 1]!r}"
             plural = "clusters"
             choices = ""
@@ -310,7 +310,7 @@ class SurveyDesign:
     def _make_replicates(
         self, frame: Frame, plan: SamplingPlan, labels: list[str]
     ) -> Replicates | None:
-        """Return the replicates, which are read from columns or created, or None if there is no
+        """Return the replicates, which are read from columns or created, or None without a
         replicate type.
 
         `labels` contains the names of the strata, by number.
@@ -516,7 +516,7 @@ def _check_together(design: SurveyDesign) -> None:
             hint="Leave fpc out, or use type='JKn' or 'bootstrap', which support it.",
             value=design.type,
         )
-    # if there is no type, `check_replicates` raises a different error below
+    # without a type, `check_replicates` raises a different error below
     if (
         design.replicates
         and design.type is not None

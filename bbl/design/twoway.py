@@ -131,8 +131,8 @@ class TwoWay:
         names.
 
         Rows that are not in this table have the codes I, I + 1, ...; unknown columns raise a
-        LevelError. Missing values are nan. The values are None if there are no new rows or no
-        response column.
+        LevelError. Missing values are nan. The values are None without new rows or a response
+        column.
         """
         frame = to_frame(newdata, "newdata")
         column_of_cell = _refuse_missing(

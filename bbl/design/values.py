@@ -306,7 +306,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
 
 
 def frame_column(frame: Frame, name: Hashable) -> Column:
-    """Return a column of a table as codes and distinct values, the last of which represents missing
+    """Return a column of a table as codes and distinct values; the last value represents missing
     values.
     """
     # The columns of a Table are divided into chunks, each with a separate dictionary.

@@ -45,8 +45,8 @@ def are_whole(weights: np.ndarray) -> bool:
 
 
 def weight_unit(total: float, squares: float, least: float, most: float) -> float:
-    """Return the divisor by which real-valued weights must be divided to sum to the effective
-    number of rows.
+    """Return the divisor of real-valued weights that makes them sum to the effective number of
+    rows.
 
     The arguments are the sum of the weights, their sum of squares, their minimum and their maximum.
     If all weights are equal, the divisor is this weight, so that each scaled weight is exactly 1.
@@ -70,8 +70,7 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
 def named_weights(
     weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
 ) -> tuple[Hashable | None, np.ndarray]:
-    """Return the name of the column of weights, or None if there is no column, and the weights
-    (n,).
+    """Return the name of the column of weights (None for an array or None), and the weights (n,).
 
     `whole` is the same as in `check_weights`.
     """

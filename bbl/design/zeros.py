@@ -139,7 +139,7 @@ def _read_marks(marks: Column, design: Design, frame: Frame) -> ImpossibleCells:
             )
     is_marked = np.array([bool(value) for value in marks.values])[marks.codes]
     codes = np.empty((frame.n, len(design.predictors)), dtype=np.intp)
-    is_known = is_marked.copy()  # marked rows in which all levels are known
+    is_known = is_marked.copy()  # marked rows where all levels are known
     for i, factor in enumerate(design.predictors):
         column = frame_column(frame, factor.name)
         if design.missing != "level":

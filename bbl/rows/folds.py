@@ -336,7 +336,7 @@ def draw_copies(copies: np.ndarray, size: int, rng: np.random.Generator) -> np.n
     if size <= MAX_SINGLE_DRAWS:
         # copies are numbered from 0 to total - 1
         drawn_copies = rng.choice(total, size, replace=False, shuffle=False)
-        # the rows to which these copies belong
+        # the rows of these copies
         rows = np.searchsorted(np.cumsum(copies), drawn_copies, side="right")
         return np.bincount(rows, minlength=len(copies))
     drawn = rng.binomial(copies, size / total)

@@ -78,7 +78,7 @@ def active_client(client: object = None) -> Client | None:
                 argument="client",
             )
         return cast("Client", client)
-    if "distributed" not in sys.modules:  # in this case, there is no active client
+    if "distributed" not in sys.modules:  # an active client cannot exist
         return None
     from distributed import default_client
 
@@ -121,8 +121,8 @@ def calls(client: Client, function: Callable, *columns: list) -> list[Future]:
 
 
 def remote_value(client: Client, value: object) -> Future:
-    """Return the future of a value that is sent to one worker, from which other workers fetch
-    it.
+    """Return the future of a value that is sent to one worker; other workers fetch it from
+    there.
     """
     return call(client, _identity, value)
 
@@ -308,7 +308,7 @@ class ClusterSample(StoredSample):
 
     def _find_certain_rows(self, certain: CertainRows) -> np.ndarray:
         """Return the increasing positions of the rows that are always drawn."""
-        # empty if there are no spans
+        # empty without spans
         return np.concatenate(
             [np.zeros(0, dtype=np.int64), *self._call_on_spans(_find_certain, certain)]
         )
@@ -318,7 +318,7 @@ class ClusterSample(StoredSample):
         row's probability.
         """
         draws = self._call_on_spans(_draw, rates)
-        # empty if there are no spans
+        # empty without spans
         return (
             np.concatenate([np.zeros(0, dtype=np.int64), *(positions for positions, _ in draws)]),
             np.concatenate([np.zeros(0), *(expansion for _, expansion in draws)]),
@@ -394,7 +394,7 @@ def _free_cache_bytes(cached_bytes: int) -> float:
     from distributed import get_worker
 
     worker = get_worker()
-    limit = worker.memory_manager.memory_limit  # in bytes; None if there is no limit
+    limit = worker.memory_manager.memory_limit  # in bytes; None without a limit
     free = CACHE_SHARE * available_memory()
     return (
         free

@@ -128,7 +128,7 @@ class CodeFile(RowStore):
         self.size = 0
         self.passes = 0
         self.passed: Callable[[int], None] | None = None
-        self.origin: CodeFile | None = None  # the file of which this is a view
+        self.origin: CodeFile | None = None  # the file behind this view
         self.cache = BlockCache(_free_cache_bytes)
         self._lock = threading.Lock()  # threads share the file position
         self._file = tempfile.TemporaryFile(prefix="bbl-", buffering=0)  # noqa: SIM115  # closed by close()

@@ -251,7 +251,7 @@ class StoredSample(Rows):
             total = add_sums(total, stored_sums[key, bucket])
         if self.extra is not None:
             total = add_sums(total, function(self.extra))
-        # if there are no rows, the function of an empty block returns zeros of the correct shape
+        # without rows, the function of an empty block returns zeros of the correct shape
         return function(self._concatenate([])) if total is None else total
 
     def grouped_sums(
@@ -351,7 +351,7 @@ class StoredSample(Rows):
             self.file.passed(self.file.passes)
 
     def _concatenate(self, blocks: list[Sample]) -> Sample:
-        """Return blocks of these rows as one sample; it is empty if there are no blocks."""
+        """Return blocks of these rows as one sample; it is empty without blocks."""
         if blocks:
             return concatenate(blocks)
         codes = np.zeros((0, self.m), dtype=self.file.dtype)

@@ -46,7 +46,7 @@ class Point:
     penalty: Penalty
     stages: list[Stage]  # one stage for each order
     refit: Refit | None  # the selected terms without penalties
-    ebic: float  # EBIC of the refit; nan if there is no refit
+    ebic: float  # EBIC of the refit; nan without a refit
     # (2,): mean -ln p for raw and refitted weights; nan if not computed
     held_out_loss: np.ndarray
 
@@ -222,7 +222,7 @@ def _fit_path(
         # final: the stage of the highest order
         best = _best_index(points)
         final = stages[-1]
-        # False if there is no EBIC
+        # False without an EBIC
         is_beaten = ebic(problem, list(final.weights), 0.0) > points[best].ebic
         if final.loss < least_loss or is_beaten or len(points) - 1 - best >= PATIENCE:
             break
@@ -345,7 +345,7 @@ def _losses_of_fold(
     (`is_hopeless`), its loss is infinite, because refits with more terms do not improve and take a
     long time. `last_refit` is reused if the terms are the same.
     """
-    if not train.any():  # if there are no training rows, the fold has no losses
+    if not train.any():  # without training rows, the fold has no losses
         return (0.0, 0.0), None
     training = problem.weighted(train)
     validation = problem.weighted(held_out)

@@ -26,8 +26,8 @@ def grow(
     """Return one stage per order.
 
     Each stage finds the minimum over the terms selected in the previous stage and their products.
-    Terms of lower orders may be dropped at later stages. There are no more stages when no term is
-    left that can be multiplied.
+    Terms of lower orders may be dropped at later stages. The stages end when no term is left that
+    can be multiplied.
 
     Parameters
     ----------

@@ -65,9 +65,7 @@ def contrasts(K: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A regression of the class on predictors, in which identical rows are merged into weighted
-    rows.
-    """
+    """A regression of the class on predictors, with identical rows merged into weighted rows."""
 
     # (m, n), C-contiguous: level codes as uint8, uint16 or int32, with one row for each predictor;
     # float64 if some predictors are numeric, see `feature_values`
@@ -192,7 +190,7 @@ def term_states(codes: np.ndarray, n_levels: Levels, term: Term) -> tuple[np.nda
     multilevel = [i for i in term if n_levels[i] > 2]
     # (n,): 1 where the product of the contrasts -1 or 1 is positive, which means that an even
     # number of codes is 0. Start as if all codes were 0, and flip the sign for each code of 1.
-    # Empty if there are no binary predictors
+    # Empty without binary predictors
     sign: np.ndarray = np.full(
         codes.shape[1] if binary else 0, (len(binary) + 1) % 2, dtype=np.uint8
     )

@@ -266,8 +266,8 @@ def _removals(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
 
 
 def _splits(model: Model) -> list[tuple[tuple[State, ...], np.ndarray]]:
-    """Return the models in which a joint state is replaced by states with one predictor removed,
-    and their starting weights.
+    """Return the models that replace a joint state by its states with one predictor removed, and
+    their starting weights.
 
     The effects of two predictors with equal separate effects resemble the effect of their joint
     state, which has half the penalty. The search may therefore add the joint state first, and this

@@ -172,7 +172,7 @@ class Descent:
         self.penalty = penalty
         self.to_scores = contrasts(problem.K)
         self.products = Products(problem.codes, problem.n_levels, list(weights))
-        # there may be no terms
+        # the set may be empty
         self.theta = np.concatenate([np.empty((0, problem.K - 1)), *weights.values()])
         self.intercept = intercept.copy()
         self.lambdas = penalty.of_terms(problem, self.products.terms)
@@ -230,7 +230,7 @@ class Descent:
         self.loss = self.evaluate(link)
         objective = self.loss + self.penalties(self.theta)
         least_penalty = float(self.lambdas.min(initial=math.inf))
-        if math.isinf(least_penalty):  # if there are no terms, only the intercept is fitted
+        if math.isinf(least_penalty):  # without terms, only the intercept is fitted
             least_penalty = min(self.penalty.lambdas)
         # violation that may be due to rounding errors of the gradient, which is a sum over rows
         rounding = GRADIENT_ERROR_ULPS * np.finfo(float).eps * self.problem.total / least_penalty
@@ -265,7 +265,7 @@ class Descent:
             predicted_change += self.penalties(theta) - self.penalties(self.theta)
             new_point = self._line_search(link, theta, intercept, objective, predicted_change)
             if new_point is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
-                break  # there is no decrease beyond rounding errors, or hardly any
+                break  # no decrease beyond rounding errors, or hardly any
             link, objective = new_point
         return violation
 
@@ -429,7 +429,7 @@ def minimise(
     max_bytes = problem.codes.nbytes
     while True:
         violation = descent.minimise()
-        if not parents:  # there are no candidates
+        if not parents:  # no candidates
             break
         rounds += 1
         violation_outside, violators = _violators(

@@ -113,7 +113,7 @@ def check_zeros_call(
     Parameters
     ----------
     zeros : object
-        The argument; None if there are no structural zeros.
+        The argument; None without structural zeros.
     refusals : mapping
         Features that the method does not support, with reasons; see `Engine.refusals`.
     log_z : str
@@ -140,8 +140,8 @@ def check_zeros_call(
 
 
 def support_of(zeros: object, encoded: FitData) -> Support | None:
-    """Return the cells that remain possible given the structural `zeros` of a call, or None if
-    there are no zeros.
+    """Return the cells that remain possible given the structural `zeros` of a call, or None without
+    zeros.
 
     Raises
     ------

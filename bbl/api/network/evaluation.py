@@ -331,7 +331,7 @@ def cmi(
         codes.append(column_codes)
         n_levels.append(max(len(factor.levels), 1))
     cells = np.ravel_multi_index(tuple(codes), tuple(n_levels))  # (n,)
-    # axes x, y, z; if there is no z, it has a single level
+    # axes x, y, z; an absent z has a single level
     table = np.bincount(cells, counts, int(np.prod(n_levels))).reshape(
         n_levels if z is not None else [*n_levels, 1]
     )

@@ -324,9 +324,7 @@ def _check_structure(structure: object) -> None:
 
 
 def _feature_names(structure: Structure | AveragedStructure) -> list:
-    """Return the names of a structure's features, in the order of the data from which it was
-    learned.
-    """
+    """Return the names of a structure's features, in the order of the data used to learn it."""
     return [structure.columns[i] for i in sorted(structure.dags[0].features)]
 
 
@@ -485,7 +483,7 @@ def _fit_tables(
     if recipe.plain and isinstance(estimate.network, Network):
         # only for tables that are neither averaged nor weighted
         errors = standard_errors(estimate.network, sample, recipe.smooth)
-    # None, None: there are no training rows and no labels
+    # None, None: training rows and labels are not available
     result = NetworkResults(
         call, design, None, None, *result_fields, _stored_errors=errors, priors=priors
     )

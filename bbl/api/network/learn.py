@@ -100,7 +100,7 @@ def nb(
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
-        Treatment of missing values. "marginal": each count uses the rows in which its variables are
+        Treatment of missing values. "marginal": each count uses the rows where its variables are
         known, and predictions marginalise over missing features. "raise": an error. "drop": their
         rows are dropped. "level": missing values are a separate level of their feature.
     xlevels : dict of column name to list of levels, optional

@@ -117,7 +117,7 @@ def _stream_source(data: ArrowStream) -> Source:
 
 
 def _mark_ordered(batch: pa.RecordBatch, name: str) -> pa.RecordBatch:
-    """Return a batch in which the dictionary of column `name` is marked as ordered."""
+    """Return a batch with the dictionary of column `name` marked as ordered."""
     column = batch.column(name)
     ordered_column = type(column).from_arrays(column.indices, column.dictionary, ordered=True)
     return batch.set_column(batch.schema.get_field_index(name), name, ordered_column)

@@ -86,7 +86,7 @@ class Merged:
 
         All batches must declare the same categories in the same order.
         """
-        if set(column.kinds) <= {"missing"}:  # there are no values, so no categories are declared
+        if set(column.kinds) <= {"missing"}:  # without values, categories are not declared
             return
         categories = [
             v for v, kind in zip(column.values, column.kinds, strict=True) if kind != "missing"

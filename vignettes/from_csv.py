@@ -66,8 +66,8 @@ print((folder / "people.csv").read_text()[:430])
 # ## Read the file
 #
 # You need to specify which strings stand for missing values, and which columns are dates or codes.
-# The ticket `000042` is not a number, so read it as text. First, check how `read_csv` parsed the
-# file.
+# A ticket such as `000042` is an identifier, so read it as text. First, check how `read_csv` parsed
+# the file.
 
 # %%
 markers = ["?", "-", "unknown", "n/a"]

@@ -16,8 +16,8 @@
 # Min, Ning, Cheng and Gerstein (2014, *Interpretable Sparse High-Order Boltzmann Machines*) compare
 # classifiers (Table 1), rankings of interactions (Table 2), reconstructions of masked features
 # (Table 3) and pseudo-likelihoods (Tables 4 and 5). Except for MNIST, their data are not public.
-# This page follows their protocols on small data, so that it runs within a minute: expect the same
-# ranking of the methods, but not the paper's values.
+# This page follows their protocols with small data sets, so that it runs within a minute. Expect
+# the same ranking of the methods, but not the same values.
 
 # %%
 import os

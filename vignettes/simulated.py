@@ -46,8 +46,8 @@ xi = bbl.sample_xi(10_000, predictors, par.h, par.J, code_out=True, seed=2)
 print(xi.head())
 
 # %% [markdown]
-# With a single group, there are no classes to predict, and `mlestimate` fits the distribution of
-# this group.
+# With a single group, classes cannot be predicted, but `mlestimate` fits the distribution of this
+# group.
 
 # %%
 fit = bbl.mlestimate(xi, method="pseudo", lambda_=0)

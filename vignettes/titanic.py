@@ -19,8 +19,8 @@
 #
 # Where the paper prints a number, a small table shows three columns: *paper* is the article's text,
 # *R 1.0.0* is the released R package, and *here* is this package. The first two sometimes differ
-# because the article used an earlier version of the R package, in which the optimiser had a
-# different tolerance. Every fit here has converged.
+# because the article used an earlier version of the R package with a different tolerance of the
+# optimiser. Every fit here has converged.
 #
 # For both logistic regressions, this page reproduces the coefficients, the deviances, and the
 # accuracy and AUC of the predictions. For the two `bbl` fits, it reproduces all fields, couplings
@@ -57,9 +57,9 @@ titanic = bbl.datasets.load_titanic()
 print(titanic.head(8))
 
 # %% [markdown]
-# The table has one row per combination of levels and the number of people in `Freq`. Pass such
-# frequencies as `weights`. For tools that need raw rows, `freq2raw` expands the table to one row
-# per person.
+# The table has one row for each combination of levels, with the number of people in the column
+# `Freq`. Pass such frequencies as `weights`. For tools that need raw rows, `freq2raw` expands the
+# table to one row per person.
 
 # %%
 titanic_raw = bbl.freq2raw(titanic, "Freq")

@@ -145,7 +145,7 @@ EXCEPTIONS: list[Exempt] = [
     Exempt(
         EQUAL,
         lambda case: case.is_tuned,
-        "Rows and groups are assigned to folds in the order in which they appear. A setting, a "
+        "Rows and groups are assigned to folds in their order of appearance. A setting, a "
         "calibration or a structure that is selected by cross-validation therefore depends on this "
         "order, as well as on the seed.",
     ),
@@ -156,8 +156,8 @@ EXCEPTIONS: list[Exempt] = [
             or option(case, "log_z") == "ais"
             or option(case, "awnb_trees")
         ),
-        "Methods that use random numbers draw them for rows, terms and groups in the order in "
-        "which these appear.",
+        "Methods that use random numbers draw them for rows, terms and groups in their order of "
+        "appearance.",
     ),
     Exempt(
         (

@@ -72,13 +72,13 @@ def section() -> str:
     lines += [
         f"| Following the advice in an error message works. | {advice:,} |",
         "",
-        "There are exceptions to these laws. The laws concerned are in parentheses:",
+        "There are exceptions to these laws:",
         "",
     ]
     for each in EXCEPTIONS:
         names = ", ".join(name.replace("_", " ") for name in each.laws)
         names = names.replace(ALL_ORDERS, ANY_ORDER)
-        lines.append(f"- {each.why} (*{names}*)")
+        lines.append(f"- {each.why} Affected laws: *{names}*.")
     return "\n".join(lines)
 
 

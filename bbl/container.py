@@ -62,7 +62,7 @@ def local_header(name: str, crc: int, size: int) -> bytes:
 def directory(entries: list[Entry]) -> bytes:
     """Return the zip directory and the end records for contiguous members that start at byte 0.
 
-    Fields are in the order of the record formats; see `_ENTRY` and `_END`.
+    The order of the fields is defined by the record formats `_ENTRY` and `_END`.
     """
     records = []
     offset = 0  # position of the member's header

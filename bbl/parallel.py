@@ -295,7 +295,7 @@ class _Steps:
 
 @dataclass(frozen=True)
 class _ScaledProgress:
-    """A callable that reports fractions of a task to `progress`, multiplied by `scale`."""
+    """A callable that multiplies fractions of a task by `scale` and reports them to `progress`."""
 
     progress: Callable
     scale: float

@@ -142,7 +142,7 @@ def terms_to_dict(terms: Interactions, m: int) -> dict[str, Any]:
 
 def terms_from_dict(stored: Mapping, m: int) -> Interactions:
     """Restore the terms of `m` predictors from the result of `terms_to_dict`."""
-    # files from before the support of higher orders only have pairs
+    # older files, which do not support higher orders, only have pairs
     stored_orders = [stored["pairs"], *stored.get("terms", [])]
     if len(stored_orders) > max(m - 1, 1):  # orders 2 to m; "pairs" is present for any m
         raise ValueError("a term has more predictors than the model")

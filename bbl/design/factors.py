@@ -470,7 +470,7 @@ def refuse_identifier(
 
 
 def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
-    """Return a hint for a column that looks continuous and may be read in batches."""
+    """Return a hint for a column that looks continuous, which differs for data read in batches."""
     if in_batches:
         return Hint(
             "Cut it into intervals with the same bounds in all batches, for example with "

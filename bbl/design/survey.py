@@ -55,8 +55,8 @@ class SurveyDesign:
         return (self.weights, *self.strata, *self.cluster, *self.fpc, *self.replicates, *domain)
 
     def read(self, frame: Frame) -> tuple[np.ndarray, SurveySample]:
-        """Return the design of a table's rows and their weights (N,), which are 0 outside the
-        domain.
+        """Return the weights (N,) of a table's rows, which are 0 outside the domain, and the design
+        of these rows.
 
         Raises
         ------

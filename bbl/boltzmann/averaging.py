@@ -394,9 +394,9 @@ def _select_candidates(
 ) -> tuple[list[Candidate], tuple[str, ...]]:
     """Return the candidates in `table` that are used for these data, and those that are too large.
 
-    Candidates that select predictors are used if the selection can be based on all rows, or on
-    `SELECTION_ROWS` of them. Candidates with a twin are used only if the selection excludes
-    predictors.
+    Candidates that select predictors are used if the selection can be based on all rows, or on the
+    maximum number in `SELECTION_ROWS`. Candidates with a twin are used only if the selection
+    excludes predictors.
     """
     sample = data.rows
     layout = data.layout

@@ -69,7 +69,7 @@ MAX_ANNEALING_SECONDS = 4 * 3600.0  # ``log_z="ais"`` is refused if it would tak
 def check_annealing(log_z: str, layout: Layout, n_models: int, workers: int) -> None:
     """Raise an OptionError if ``log_z="ais"`` would take more than 4 hours for `n_models` models.
 
-    `n_models` is the number of groups times the numbers of settings and folds.
+    `n_models` is the product of the numbers of groups, settings and, in cross-validation, folds.
     """
     if log_z != "ais":
         return
@@ -581,7 +581,7 @@ def _log_z_of_settings(
 ) -> np.ndarray:
     """Return ln Z (S, K) for S settings and K groups.
 
-    The result is exact if `elimination`, from `exact_elimination`, is given.
+    If `elimination`, the result of `exact_elimination`, is not None, ln Z is exact.
     """
     if not layout.D:  # a single state with weight 1
         return np.zeros((len(setting_fits), len(setting_fits[0])))

@@ -67,8 +67,8 @@ class FitSpec:
 class FitData:
     """Encoded rows of all groups, and the terms to fit.
 
-    The attributes after `labels` describe the table that contains the rows. Refits and folds do not
-    have them.
+    The attributes after `labels` describe the table that contains the rows. They are not set for
+    refits and folds.
 
     Attributes
     ----------

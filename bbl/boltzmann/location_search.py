@@ -31,8 +31,8 @@ def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel
 
     Scores are computed with naive Bayes for the categorical predictors. Without classes, the loss
     is minus the log density of the numeric predictors. Folds do not depend on random numbers or on
-    the order of the rows. Moments are computed once for each fold and transformation, and are
-    shared by all settings.
+    the order of the rows. Moments are computed once for each fold and transformation, and reused
+    for all settings.
     """
     names = model.undecided
     candidates = [

@@ -166,7 +166,7 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Apply exact sums to a model with structural zeros, in the same way as `_fill_unknown`.
+    """Return the same result as `_fill_unknown`, by exact sums, for a model with structural zeros.
 
     `method` and `rng` are not used, but are part of the signature of `_fill_unknown`.
     """

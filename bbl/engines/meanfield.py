@@ -101,10 +101,10 @@ class MeanField(Engine):
     ):
         """Fit one group at each `eps` in `values`, with a single eigendecomposition.
 
-        Let C be the shrunk covariance (D, D), f the frequencies (D,) of the non-reference levels
-        and f_0 each predictor's reference frequency. Couplings are ``J = -C^-1`` between predictors
-        and 0 within predictors, fields are ``h = ln(f / f_0) - J f``, and ``ln Z = -sum ln f_0 - f'
-        J f / 2`` (eq. 32), summed over predictors.
+        Let C (D, D) be the shrunk covariance, f (D,) the frequencies of the non-reference levels,
+        and f_0 the frequency of each predictor's reference level. Couplings are ``J = -C^-1``
+        between predictors and 0 within predictors, fields are ``h = ln(f / f_0) - J f``, and ``ln Z
+        = -sum ln f_0 - f' J f / 2`` (eq. 32), summed over predictors.
 
         `workers` is not used here, but is part of the signature of all engines.
         """

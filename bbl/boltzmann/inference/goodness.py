@@ -89,7 +89,7 @@ def group_cells(rows: Sample, estimate: Estimate) -> list[GroupCells]:
 def _make_cells(table: StateTable, observed: np.ndarray, fit: EngineFit) -> GroupCells:
     """Return the cells of a group, given its observed counts (n,) and its fit.
 
-    All parameters are taken as estimable if the fit does not contain a rank.
+    All parameters are assumed to be estimable if the fit does not contain a rank.
     """
     _, probabilities = table.log_partition(fit.theta)
     if fit.rank is not None:  # some parameters are not estimable: the fit may be at the boundary

@@ -42,7 +42,7 @@ Groups = Sequence[tuple[Sample, SurveySample | None]]
 
 @dataclass(frozen=True)
 class RatioTest:
-    """Result of testing all pairs that are missing from the smaller model at once.
+    """Joint test of all pairs that are missing from the smaller model.
 
     Attributes
     ----------
@@ -228,8 +228,8 @@ def zero_contrasts(layout: Layout, small_layout: Layout, positions: np.ndarray) 
 
     `positions` (q,) contains the parameters' positions in the larger model; other parameters are
     not used. Parameters of terms that are missing from the smaller model are themselves zero. Each
-    of the other parameters is compared with the first parameter that shares a free parameter with
-    it in the smaller model.
+    of the other parameters is compared with the first parameter that depends on the same free
+    parameter in the smaller model.
     """
     identity = ScoreMap(np.arange(layout.size), np.ones(layout.size), layout.size)
     large = score_map(layout) or identity

@@ -49,10 +49,10 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
     """Return each row's stratum (n,) for testing the coupling of i and j; -1 without a stratum.
 
-    Within a stratum, i and j are independent if they have no coupling. A row has no stratum if a
-    value that would define the stratum is missing. It also has none if a predictor that shares a
-    term of order three or more with i and j is not at its reference level, because the coupling is
-    different in such rows. The result is None if the test would condition on more than `MAX_HELD`
+    Within a stratum, i and j are independent if they have no coupling. A row has no stratum in two
+    cases: if a value that would define the stratum is missing, or if a predictor that shares a term
+    of order three or more with i and j is not at its reference level. In the second case, the
+    coupling is different. The result is None if the test would condition on more than `MAX_HELD`
     predictors.
     """
     conditioned = conditioning(layout, i, j)

@@ -1,4 +1,4 @@
-"""Fit P(group | row) for K groups at once, in a basis of the kernel or by minibatches of rows.
+"""Fit P(group | row) for K groups jointly, in a basis of the kernel or by minibatches of rows.
 
 The log-odds f are functions in the space of the kernel in `bbl.engines.conditional.kernel`. Their
 squared norm is penalised.

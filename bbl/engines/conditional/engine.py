@@ -441,7 +441,7 @@ class Conditional(Engine):
         )
 
     def check_differences(self, n: int) -> None:
-        """Raise an OptionError if group differences have no standard errors with `n` rows."""
+        """Raise an OptionError if group differences of fits to `n` rows have no standard errors."""
         cause = (
             "it refines a generative fit, whose uncertainty is not available here"
             if self.start is not None

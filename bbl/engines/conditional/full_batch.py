@@ -1,4 +1,4 @@
-"""Maximise the conditional likelihood on all rows at once by L-BFGS."""
+"""Maximise the conditional likelihood by L-BFGS, using all rows in each step."""
 
 # Letters: n rows, m predictors, C couplings, K groups. R counts the contrasts of all predictors: of
 # the levels of nominal predictors (R = D without others), or of the features of ordered levels.

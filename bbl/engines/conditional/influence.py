@@ -30,8 +30,8 @@ class ConditionalInfluence(MaximumInfluence):
     layout. All coefficients of the reference group are zero. A row with score u changes the
     estimate by ``I^-1 u / W``, where I is the Fisher information of one observation and W is the
     total weight of the rows. The covariance of the estimate is ``I^-1 / W``. The *basis* consists
-    of the estimated coefficients. All other coefficients are held fixed, because they cannot be
-    estimated in addition.
+    of the estimated coefficients. All other coefficients are held fixed, because the data do not
+    identify them separately.
 
     Parameters
     ----------

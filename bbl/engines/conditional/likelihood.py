@@ -111,7 +111,7 @@ class Likelihood(Objective):
         return self.log_likelihood
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient in the free coefficients at the last argument of `value`."""
+        """Return the gradient for the free coefficients at the last argument of `value`."""
         residual = self.shares - self.row_shares[:, None] * self.p
         return (residual[:, 1:].T @ self.Z)[self.free]
 

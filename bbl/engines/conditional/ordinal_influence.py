@@ -150,7 +150,7 @@ class OrdinalInfluence(MaximumInfluence):
         return OrdinalInfluence(self.layout, moved, self._codes, self._counts, self._name)
 
     def _scores(self, rows: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return the derivatives (n, k) of ln P(group | row) in the logits, and the design."""
+        """Return the derivatives (n, k) of ln P(group | row) by logit, and the design."""
         Z = design(rows.codes, self.layout)
         maximum = self.maximum
         k = len(maximum.groups)

@@ -96,7 +96,7 @@ class OrdinalLogits(ABC):
 
     @abstractmethod
     def logit_scores(self, p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the derivatives (n, k) of ln P(y) in the logits, which are 0 for the first group.
+        """Return the derivatives (n, k) of ln P(y) by logit, which are 0 for the first group.
 
         `p` (n, k) contains probabilities, and `y` (n,) positions among the k groups.
         """

@@ -155,13 +155,13 @@ class OrdinalLikelihood(Objective):
         return self.log_likelihood - 0.5 * self.ridge * float(self.b @ self.b)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient in the free unknowns at the last argument of `value`."""
+        """Return the gradient for the free unknowns at the last argument of `value`."""
         self._derivatives = self.logits.derivatives(self.f, self.c, self.shares, self.limits)
         b_gradient = self._derivatives.f @ self.X - self.ridge * self.b
         return np.concatenate([self._derivatives.c, b_gradient])[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return minus the Hessian in the free unknowns, as a list with one element.
+        """Return minus the Hessian for the free unknowns, as a list with one element.
 
         It is evaluated at the same point as the last `gradient`.
         """

@@ -105,7 +105,7 @@ SMALLEST = np.nextafter(0.0, 1.0)  # smallest positive number, to avoid division
 
 
 def perfect_order(layout: Layout) -> list[int] | None:
-    """Return an elimination order that adds no edges to the interaction graph, or None.
+    """Return an elimination order that does not add edges to the interaction graph, or None.
 
     Such an order exists if and only if the graph is decomposable (triangulated). Each predictor in
     the order is one whose remaining partners all interact with each other. If there are several
@@ -216,8 +216,9 @@ class JunctionTree:
         """Return the maximum likelihood parameters (size,), given the `counts` (n_cells,).
 
         The result is None if a count is zero, or if the model lacks a term for some subset of the
-        predictors in a clique. Otherwise, the probability of a row is the product over the cliques
-        of the conditional frequencies of their predictors given the separators.
+        predictors in a clique. Otherwise, the probability of a row is a product of conditional
+        frequencies, with one factor for each clique: the frequency of the clique's predictor given
+        its separator.
         """
         theta = np.zeros(self.layout.size)
         for clique in self.cliques:
@@ -303,7 +304,7 @@ class JunctionTree:
         return self.moments_of(margins.joint)
 
     def information(self, margins: Margins) -> np.ndarray:
-        """Return the Fisher information (size, size) per observation: the covariance of indicators.
+        """Return the Fisher information (size, size) per observation (covariance of indicators).
 
         For each parameter v with indicator T_v, ``E[T_v | x_C]`` is computed in two passes over the
         tree, for the cells x_C of every clique C. The means of the products of T_v with each
@@ -374,7 +375,7 @@ def _columns_at_once(n_cells: float) -> int:
 def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
     """Return the predictors of each clique: the eliminated predictor, followed by its separator.
 
-    The separator is sorted by elimination order. `order` lists the predictors in that order.
+    Separators are sorted by elimination order, which is given by `order`.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     step = {i: k for k, i in enumerate(order)}
@@ -389,7 +390,10 @@ def clique_scopes(layout: Layout, order: list[int]) -> list[tuple[int, ...]]:
 
 
 def _cliques(layout: Layout, order: list[int], step: np.ndarray) -> list[Clique]:
-    """Return the cliques in the order of elimination; `step` (m,) contains positions in `order`."""
+    """Return the cliques in the order of elimination.
+
+    `step` (m,) contains the positions of the predictors in `order`.
+    """
     scopes = clique_scopes(layout, order)
     cliques = []
     first = 0

@@ -59,8 +59,8 @@ class ContrastiveDivergence(PairwiseEngine):
     lambdah : float, default 0.0
         L2 penalty on fields.
     penalty : {"l2", "l1", "group"}, default "l2"
-        Penalty on the couplings of a pair; see `ProbabilityFlow`. With "l1" and "group", most of
-        the tables that the penalty makes zero are exactly zero.
+        Penalty on the couplings of a pair; see `ProbabilityFlow`. With "l1" and "group", most
+        tables that are zero at the optimum are exactly zero in the estimate.
     n_iter : int, default 2000
         Number of iterations.
     sweeps : int, default 3

@@ -75,7 +75,8 @@ class TablePenalty:
     def violation(self, simplex: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Return the violation (G,) of the optimality conditions for each table.
 
-        `gradient` (size,) is the gradient of the rest of the objective, including the L2 penalty.
+        `gradient` (size,) is the gradient of the objective without the norms, including the L2
+        penalty.
         """
         norms = self.norms(simplex)
         slope = gradient + simplex * self.spread(self.threshold / np.maximum(norms, 1e-300))

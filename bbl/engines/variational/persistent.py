@@ -272,8 +272,8 @@ def ascend(
     Approximation
     history : dict of ndarray
         Arrays with one entry for each record. ``iteration`` is the iteration. ``gradient`` is the
-        root mean square gradient in the means of z since the last record. ``change`` is the
-        relative change in the posterior mean since the last record, smoothed over about ten
+        root mean square gradient with respect to the means of z since the last record. ``change``
+        is the relative change in the posterior mean since the last record, smoothed over about ten
         records. ``scale_fields`` and ``scale_couplings`` are the global scales.
     """
     schedule = _Schedule(budget)
@@ -318,7 +318,7 @@ class _Schedule:
     def average_from(self) -> float:
         """The iteration after which the approximation is averaged.
 
-        The fraction `average` refers to the iterations since the start, or since the call of
+        The fraction `average` refers to all iterations, or to the iterations after the call of
         `finish`.
         """
         return self.end - max(
@@ -401,8 +401,8 @@ class _State:
     each draw, `simplex` (Q, size) contains the parameters, `gradient` (Q, size) the gradient of the
     log-likelihood with respect to the parameters, `scale` (Q, G) the scales, and `scale_gradient`
     (Q, n - size) the gradient of the log posterior with respect to u and v. `first_moments` and
-    `second_moments` (2, n) contain Adam's moments of the gradients in means and log sds. `sums` (2,
-    n) contains the sums of means and log sds for averaging.
+    `second_moments` (2, n) contain Adam's moments of the gradients with respect to means and log
+    sds. `sums` (2, n) contains the sums of means and log sds for averaging.
     """
 
     def __init__(
@@ -458,7 +458,7 @@ class _State:
     def step(self, adam: tuple) -> float:
         """Take one step with the step size, decays and corrections from `_Schedule.next_adam`.
 
-        The result is the sum of squared gradients in the means of z.
+        The result is the sum of squared gradients with respect to the means of z.
         """
         self.pool.run(self.draw, [(q,) for q in range(len(self.noise))])
         self.pool.run(self.step_block, [(adam, k) for k in range(len(self.blocks))])

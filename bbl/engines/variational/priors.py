@@ -27,7 +27,7 @@ class ScalePrior:
     ----------
     name : str
     log_density : callable, or None
-        ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups share the global scale.
+        ``ln p(u | v)`` as a function of ``w = u - v``; None if all groups have the global scale.
     slope : callable, or None
         Derivative of `log_density` with respect to w.
     log_hyper : callable

@@ -86,7 +86,7 @@ def response_covariance(
 def _log_scale_entries(approx: Approximation) -> np.ndarray:
     """Return the position (G,) of each group's log scale among the n means; -1 if it is fixed.
 
-    The log scale is u or, if all groups share the global scale, v.
+    The log scale is u or, if all groups have the global scale, v.
     """
     if approx.prior.slope:
         return approx.layout.size + np.arange(len(approx.groups))
@@ -99,13 +99,13 @@ def _log_scale_entries(approx: Approximation) -> np.ndarray:
 def bound_hessian(
     approx: Approximation, feature_sums: np.ndarray, total: float, noise: np.ndarray
 ) -> np.ndarray:
-    """Return the Hessian (2n, 2n) of the evidence lower bound in means and log sds.
+    """Return the Hessian (2n, 2n) of the evidence lower bound with respect to means and log sds.
 
     The Hessian is averaged over draws `noise` (Q, n). `feature_sums` and `total` are the same as in
     `response_covariance`. In the second derivative with respect to a log sd, the term with the
     gradient of the log posterior is replaced by its value at an optimum. This value is -1, because
-    at an optimum the gradient of the bound is zero, and the gradient of the entropy in each log sd
-    is 1.
+    at an optimum the gradient of the bound is zero, and the derivative of the entropy with respect
+    to each log sd is 1.
     """
     F = state_features(approx.layout)
     n = len(approx.mean)

@@ -76,7 +76,7 @@ class Approximation:
     ----------
     layout : Layout
     prior : ScalePrior
-        The prior on the scales. Its `slope` is None if all groups share the global scale.
+        The prior on the scales. Its `slope` is None if all groups have the global scale.
     slab : float
         Upper bound on the scales, which is inf if scales are not bounded.
     scale : float or None

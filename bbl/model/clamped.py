@@ -236,7 +236,7 @@ def joint_mode(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the most probable joint state (n, m) of each of n models and its log-probability (n,).
 
-    The models share a layout. `allowed` contains a mask (L_i,) for each predictor of the levels
+    The models share a layout. `allowed` contains, for each predictor, a mask (L_i,) of the levels
     that the state may have.
 
     Raises

@@ -1,10 +1,10 @@
 """Conversion of parameters between the reference gauge, the zero-sum gauge and simplex coding.
 
 In *simplex coding*, zero-sum tables have as many parameters as in the reference gauge, in the same
-order. Each level of predictor i is a corner of a regular simplex, given by a row of the contrasts
-``C_i`` (L_i, L_i - 1); fields are ``C_i b_i`` and couplings ``C_i B_ij C_j'``. The rows of C have
-unit norm, so the variance of a coupling equals the variance of the entries of B regardless of the
-number of levels. With two levels, this is the Ising model.
+order. Each level of predictor i is a corner of a regular simplex, which is a row of the contrasts
+``C_i`` (L_i, L_i - 1). Fields are ``C_i b_i``, and couplings are ``C_i B_ij C_j'``. The rows of C
+have unit norm, so the variance of a coupling equals the variance of the entries of B regardless of
+the number of levels. With two levels, this is the Ising model.
 
 Below, C and R are the contrasts of the two predictors i and j in a pair, and P and Q the contrasts
 of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] -

@@ -1,5 +1,4 @@
-"""The log partition function ln Z of each group, computed exactly or approximated from the training
-rows.
+"""The log partition function ln Z of each group: exact, or approximated from the training rows.
 
 Equation numbers refer to Woo & Wang (2022).
 """
@@ -170,13 +169,14 @@ def zero_sum_log_z(
 ) -> float:
     """Return ln Z of a model with pairs by eq. 31 in the zero-sum gauge.
 
-    The result does not depend on the choice of reference levels. Eq. (31) with the factor 1/2
-    depends on the gauge because it halves the couplings. With a factor c of 1/2 or 1, the exponent
-    of level a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j)
-    - mean_b J_ij(a, b)))``, and in the zero-sum gauge, it is e(a) minus its mean over a. ln Z is
-      eq. 31 with these e, minus the mean of e over levels and rows for each site, plus the mean
-      energy of `theta` over all states, which is subtracted from energies in the zero-sum gauge.
-      The result is for energies in the gauge of `theta`, which are zero at the reference levels.
+    The result does not depend on the choice of reference levels. Eq. 31 with the factor 1/2 depends
+    on the gauge because it halves the couplings. With a factor c of 1/2 or 1, the exponent of level
+    a of site i in a row x is
+    ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j) - mean_b J_ij(a, b)))``. In the
+    zero-sum gauge, it is e(a) minus its mean over a. ln Z is eq. 31 with these e, minus the mean of
+    e over levels and rows for each site, plus the mean energy of `theta` over all states, because
+    energies in the zero-sum gauge exclude this mean. The result is for energies in the gauge of
+    `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -203,9 +203,7 @@ def zero_sum_log_z(
 
 
 def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the proportion (D, D) of each level (column) among the usable rows of each site
-    (row).
-    """
+    """Return the proportions (D, D) of levels (columns) among the usable rows of each site."""
     counts = np.zeros((layout.m, layout.D))
     for chunk in sample.blocks(ROWS):
         counts += (usable_rows(chunk, layout) * chunk.weights[:, None]).T @ one_hot(

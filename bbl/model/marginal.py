@@ -27,11 +27,11 @@ class MarginalEnergy(Energy):
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels. With this
     definition, ``E - ln Z`` is the log-probability of the known predictors. Given the known
-    predictors, the unknown
-      predictors have a smaller model with the fields ``h + sum J``; couplings of three or more
-      predictors are handled in the same way. The log-sum is the ln Z of this model, computed by
-      variable elimination for up to half a million table cells per row, and otherwise by annealing
-      with a fixed seed. Rows with the same unknown predictors are processed together.
+    predictors, the unknown predictors have a smaller model with the fields ``h + sum J``. Couplings
+    of three or more predictors are handled in the same way. The log-sum is the ln Z of this model.
+    It is computed by variable elimination for up to half a million table cells per row, and
+    otherwise by annealing with a fixed seed. Rows with the same unknown predictors are processed
+    together.
 
     Parameters
     ----------

@@ -4,8 +4,9 @@ The *score* is the gradient of the log conditional likelihood, and the *Hessian*
 derivative of its negative. A Newton step is therefore the inverse Hessian times the score. The p
 parameters of a site are the flattened rows of the site in the site solution, restricted to the
 columns of the constant and the regressors of the site. A *curvature* of a site is the second
-derivative with respect to the fields of two of its levels a >= b in a row, ``p_a ([a = b] - p_b)``
-times the weight. A site with L levels has L (L - 1) / 2 curvatures.
+derivative, in one row, with respect to the fields of two levels a >= b of the site. It equals
+``p_a ([a = b] - p_b)`` times the weight of the row. A site with L levels has L (L - 1) / 2
+curvatures.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ def prediction_frame(
 
 
 def new_frames(design: Design, newdata: object, source: Source | None) -> Iterator[Frame]:
-    """Yield tables of the predictors of new rows: the batches of `source`, or all rows of `newdata`
-    if `source` is None.
+    """Yield tables with the predictors in new rows: the batches of `source`, or all rows of
+    `newdata` if `source` is None.
 
     Pandas tables keep their index. The rows of Arrow batches are numbered from 0, continuing across
     batches.

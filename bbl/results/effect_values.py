@@ -812,9 +812,9 @@ def _combine(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the result of `_delta_block` from the averages and their derivatives.
 
-    The gradient combines the derivatives (s, U, K) of a quantity with respect to its averages and,
-    for each of the S scenarios, the derivatives (U, K, K, 1 + size) of its K averages with respect
-    to the intercept and the `size` parameters of each of K groups.
+    The gradient is computed by the chain rule. It combines the derivatives (s, U, K) of a quantity
+    with respect to its averages, and the derivatives (U, K, K, 1 + size) of the K averages in each
+    of S scenarios with respect to the intercepts and the `size` parameters of all K groups.
     """
     estimates = []
     variances = []

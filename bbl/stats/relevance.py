@@ -190,7 +190,7 @@ def _curvature(P: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _sum_tables(cells: np.ndarray, level_starts: np.ndarray) -> np.ndarray:
-    """Return the sums (m, m) of `cells` over the pairs of levels of each pair of predictors."""
+    """Sum `cells` over all pairs of levels, for each pair of predictors (m, m)."""
     return np.add.reduceat(np.add.reduceat(cells, level_starts, axis=0), level_starts, axis=1)
 
 
@@ -412,9 +412,9 @@ class _Regression:
     def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
         """Return the covariances (d, K - 1, K - 1, p) of the scores of two sets of columns.
 
-        The result contains all pairs of groups except the first group. `weighted` (r, d) is the
-        first set multiplied by the weights of rows (or cells), and `columns` (r, p) is the second
-        set. P (r, K - 1) contains probabilities.
+        There is one covariance for each pair of groups other than the first group. `weighted`
+        (r, d) is the first set multiplied by the weights of rows (or cells), and `columns` (r, p)
+        is the second set. P (r, K - 1) contains probabilities.
         """
         K1 = self.K - 1
         (r, p) = columns.shape

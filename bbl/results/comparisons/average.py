@@ -471,7 +471,8 @@ class AverageResults(ClassifierResults):
     def _heading(self) -> str:
         """Heading of the table of members.
 
-        A single member does not have any predictors (see `bbl.boltzmann.averaging`).
+        If there is only one member, it predicts the class proportions (see
+        `bbl.boltzmann.averaging`).
         """
         return (
             f"Average of {len(self.members)} members"

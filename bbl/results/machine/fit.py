@@ -549,10 +549,10 @@ class BBLResults(FittedMachine, ClassifierResults):
         DataFrame
             Indexed by ``term`` (a predictor, or several joined by colons), largest difference
             first: ``order`` (number of predictors), ``difference`` (the largest log odds between
-            two groups of any parameter), and with ``relevance=`` also ``p_value``: the p-value of
-            the test that selected the predictor, Bonferroni-adjusted by twice the number of tests
-            (twice because tests of predictors and tests of pairs each use half the significance
-            level).
+            two groups of any parameter), and with ``relevance=`` also ``p_value``, the p-value of
+            the test that selected the predictor. It is Bonferroni-adjusted by twice the number of
+            tests, because tests of predictors and tests of pairs each use half of the significance
+            level.
 
         Examples
         --------

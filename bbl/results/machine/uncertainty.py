@@ -51,7 +51,7 @@ class UncertaintyMixin(MachineResults):
             has a posterior, ``.table(of)`` and ``.interactions(of)`` return posterior standard
             deviations and central intervals, and tests are not available. A penalised conditional
             fit provides these two methods only for differences, ``of=(a, b)``, with intervals but
-            without tests; with ``ridge=0``, it provides all three.
+            without tests. With ``ridge=0``, a conditional fit provides all three methods.
 
         Raises
         ------

@@ -170,7 +170,7 @@ class SamplingPlan:
 
         Unit totals have shape (n_units, p). Each stage contributes
         ``(1 - f) u/(u - 1) sum (t - mean t)(t - mean t)'`` over the u units in each stratum or
-        cluster, where f is the proportion of units drawn. The result is multiplied by the
+        cluster, where f is the proportion of units drawn. The contribution is multiplied by the
         proportions of earlier stages (Särndal, Swensson & Wretman 1992, section 4.3). With
         ``lonely="average"``, the average is over the strata that contain `rows` of the domain.
         """

@@ -119,8 +119,9 @@ class ConditionalInfluence(MaximumInfluence):
     def at(self, coefficients: np.ndarray) -> ConditionalInfluence:
         """Return the influence of rows on one Newton step from `coefficients` (K, 1 + size).
 
-        The coefficients may be the estimate of a smaller model. The basis consists of the linearly
-        independent columns of the design with information at these coefficients.
+        The coefficients may be the estimate of a smaller model. The basis consists of linearly
+        independent columns of the design for which the rows contain information at these
+        coefficients.
         """
         groups = self.maximum.groups
         columns = self.maximum.columns
@@ -191,7 +192,9 @@ class ConditionalInfluence(MaximumInfluence):
             return profile.ratio(fixed)[0]
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) by coefficient.
+        """Return the derivatives of ln P(group | row) with respect to the coefficients.
+
+        The result has shape (n, K, 1 + size).
 
         `rows` contains the level codes (n, m), and the groups as `response` (n,).
         """

@@ -150,7 +150,10 @@ class OrdinalInfluence(MaximumInfluence):
         return OrdinalInfluence(self.layout, moved, self._codes, self._counts, self._name)
 
     def _scores(self, rows: Sample) -> tuple[np.ndarray, np.ndarray]:
-        """Return the derivatives (n, k) of ln P(group | row) by logit, and the design."""
+        """Return the derivatives of ln P(group | row) with respect to the logits, and the design.
+
+        The derivatives have shape (n, k).
+        """
         Z = design(rows.codes, self.layout)
         maximum = self.maximum
         k = len(maximum.groups)
@@ -160,7 +163,10 @@ class OrdinalInfluence(MaximumInfluence):
         return self._logits.logit_scores(np.exp(log_p), y), Z
 
     def scores(self, rows: Sample) -> np.ndarray:
-        """Return the derivatives (n, K, 1 + size) of ln P(group | row) by coefficient."""
+        """Return the derivatives of ln P(group | row) with respect to the coefficients.
+
+        The result has shape (n, K, 1 + size).
+        """
         scores, _ = self._scores(rows)
         Z = raw_design(rows.codes, self.layout)
         out = np.zeros((rows.n, *self.coefficients.shape))

@@ -96,7 +96,9 @@ class OrdinalLogits(ABC):
 
     @abstractmethod
     def logit_scores(self, p: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Return the derivatives (n, k) of ln P(y) by logit, which are 0 for the first group.
+        """Return the derivatives (n, k) of ln P(y) with respect to the logits.
+
+        They are 0 for the first group.
 
         `p` (n, k) contains probabilities, and `y` (n,) positions among the k groups.
         """

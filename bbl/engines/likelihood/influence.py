@@ -197,7 +197,7 @@ class _Part:
         Covariance of the estimate.
     pull : ndarray, shape (size,)
         Gradient of the prior count and the penalty, which makes the influences sum to zero: ``(1 -
-        s) (moments of even rows - mu) - ridge theta``.
+        s) (moments of equally probable states - mu) - ridge theta``.
     """
 
     def __init__(

@@ -49,7 +49,8 @@ class Objective(ABC):
 class Maximum(NamedTuple):
     """Result of `maximise`: the point, the objective, its gradient norm, and the number of steps.
 
-    The norm is evaluated at the point or, after `itmax` steps, before the last step.
+    The norm is evaluated at the point. If the iteration stopped after `itmax` steps, it is
+    evaluated before the last step.
     """
 
     theta: np.ndarray

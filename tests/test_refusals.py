@@ -189,7 +189,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "a column is refused as soon as it has more than 16,000 values",
+        "a column is rejected as soon as it has more than 16,000 values",
         DataError,
         "'x'",
         [
@@ -203,14 +203,14 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "considered an identifier, and refused",
+        "considered an identifier, and is rejected",
         DataError,
         "'id'",
         [lambda: fit("y ~ id", numbers())],
     ),
     (
         "docs/guide/data.md",
-        "an error that names the column and counts them",
+        "an error that names the column and the number of missing values",
         DataError,
         r"'Age'.*\b45\b",
         [lambda: fit("Survived ~ .", gaps())],
@@ -224,7 +224,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/data.md",
-        "Otherwise an error is raised",
+        "If indexes differ, an error is raised",
         (DataError, OptionError),
         "index",
         [
@@ -248,7 +248,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/density.md",
-        "raise an error with a hint",
+        "raise an error that suggests an alternative",
         ClassError,
         "response",
         [lambda: fitted("~ .").predict(titanic())],
@@ -335,14 +335,14 @@ STATEMENTS = [
     ),
     (
         "docs/guide/formulas.md",
-        "a term of three predictors is an error",
+        "a term of three predictors raises an error",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ .^3", method="mf")],
     ),
     (
         "docs/guide/large.md",
-        "identifiers and dates are refused",
+        "identifiers and dates are rejected",
         DataError,
         "'x'|'id'",
         [
@@ -352,7 +352,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/large.md",
-        "identifiers and dates are refused",
+        "identifiers and dates are rejected",
         BBLTypeError,
         "'x'",
         [
@@ -422,7 +422,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/missing.md",
-        "A missing response is an error",
+        "A missing response raises an error",
         DataError,
         "'Survived'.*response must not contain missing values",
         [
@@ -452,7 +452,7 @@ STATEMENTS = [
     ),
     (
         "docs/guide/tables.md",
-        "raises an error that names the cell",
+        "an error names the cell",
         DataError,
         "1st.*Male",
         [
@@ -474,14 +474,14 @@ STATEMENTS = [
     ),
     (
         "docs/guide/orders.md",
-        "Mean field does not accept a term of three",
+        "Mean field does not support terms of three predictors",
         FormulaError,
         "pairs",
         [lambda: fit("Survived ~ .^3", method="mf")],
     ),
     (
         "docs/guide/orders.md",
-        "are refused before they are listed",
+        "an error reports how many there would be, before any of them is created",
         bbl.BBLError,
         "80,314,920",
         [lambda: wide(784, formula="y ~ .^3")],
@@ -495,28 +495,28 @@ STATEMENTS = [
     ),
     (
         "docs/guide/prediction.md",
-        "By default they are an error",
+        "By default, missing values raise an error",
         DataError,
         "'Age'",
         [lambda: fitted().predict(gaps())],
     ),
     (
         "docs/guide/shooter.md",
-        "Missing values raise an error, are dropped",
+        "determines whether missing values raise an error, are dropped",
         DataError,
         "'Age'",
         [lambda: bbl.shooter("Survived ~ .", gaps())],
     ),
     (
         "docs/guide/two_way.md",
-        "without any observed cell is an error",
+        "without any observed cells raises an error",
         DataError,
         "no observed|without|no cell",
         [lambda: bbl.bicluster(None, np.array([[1.0, 2.0], [np.nan, np.nan], [3.0, 1.0]]))],
     ),
     (
         "docs/coming_from.md",
-        "raises an error that suggests the right one",
+        "the error message suggests the name in bbl",
         BBLTypeError,
         "Did you mean '(lambda_|prior_count|verbose|use_auc|log_z|refit|nsteps)'",
         [
@@ -619,7 +619,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/shooter.md",
-        "Infinite values are an error",
+        "Infinite values raise an error",
         "api/test_shooter_numbers.py::test_refusals_of_new_rows",
     ),
     (
@@ -639,7 +639,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/large.md",
-        "since the fit, or has another number of rows, an error names the file",
+        "since the fit, or has a different number of rows, an error names the file",
         "api/test_lazy_inference.py::test_a_source_that_has_changed_since_the_fit_is_named",
     ),
     (
@@ -659,7 +659,7 @@ ELSEWHERE = [
     ),
     (
         "docs/guide/saving.md",
-        "is refused with a `ModelFileError`",
+        "A `ModelFileError` is raised",
         "test_storage.py::test_every_flipped_bit_is_refused",
     ),
     (

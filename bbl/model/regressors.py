@@ -59,7 +59,7 @@ def pair_cells(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
 def to_matrix(layout: Layout, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return ``(h, J)`` of a model with pairs: fields (D,) and symmetric couplings (D, D).
 
-    Raises ValueError if the model has terms of more than two predictors.
+    Raises a ValueError if the model has terms of more than two predictors.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def check_model(h, J, n_levels) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.
 
 
 def check_shapes(h: np.ndarray, J: np.ndarray, D: int) -> None:
-    """Raise an error unless `h` is (D,) and `J` is (D, D)."""
+    """Raise an error unless the shape of `h` is (D,) and the shape of `J` is (D, D)."""
     for name, array, shape in (("h", h, (D,)), ("J", J, (D, D))):
         if array.shape != shape:
             raise DataError(
@@ -172,8 +172,8 @@ class Regressors:
     given all other predictors, site i has a coupling with each joint level of j, k, ... (Woo & Wang
     2022, eq. 13). The S sets are therefore additional regressors that follow the m predictors. The
     code of a set is 0 if a member is at its reference level, and otherwise the number of the joint
-    level, with the last member varying fastest. A model with pairs only has no sets. The D columns
-    are the non-reference levels of predictors and sets.
+    level, with the last member varying fastest. A model with only pairs does not have any sets. The
+    D columns are the non-reference levels of predictors and sets.
 
     Attributes
     ----------

@@ -123,7 +123,7 @@ class ScoreMap:
 
 
 def is_scored(layout: Layout, predictors) -> bool:
-    """Return whether any of these predictors has scores."""
+    """Return whether at least one of the predictors has scores."""
     return layout.scores is not None and any(layout.scores[i] is not None for i in predictors)
 
 

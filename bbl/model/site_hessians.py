@@ -57,9 +57,9 @@ Solve = Callable[[np.ndarray], np.ndarray]
 def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the (pseudo-)inverse (p, p) of a Hessian, and a mask of determined parameters.
 
-    A parameter is undetermined if its row of H is zero, or if it is part of a combination along
-    which H is zero. The inverse for the other parameters does not depend on undetermined
-    parameters.
+    A parameter is undetermined if its row of H is zero, or if it contributes to a linear
+    combination of parameters along which H is zero. The inverse for the other parameters does not
+    depend on undetermined parameters.
     """
     from scipy.linalg import lapack
 

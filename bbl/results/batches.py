@@ -187,7 +187,7 @@ def new_blocks(
 def _encode_block(
     design: Design, frame: Frame, weights: Hashable | None, unseen: str, has_response: bool
 ) -> Block:
-    """Return the used rows of a batch."""
+    """Return the rows of a batch that are used."""
     frame = replace(frame, argument="newdata")
     row_weights = np.ones(frame.n)
     if weights is not None:

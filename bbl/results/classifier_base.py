@@ -141,8 +141,9 @@ class ClassifierBase(ModelResults):
         return shares / shares.sum()
 
     def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
-        """Return class scores (n, K) for other class proportions: `priors`, or by default the
-        model's priors.
+        """Return class scores (n, K) for other class proportions.
+
+        By default, `priors` is taken from the model.
         """
         shares = self.priors if priors is None else check_priors(priors, self.design.response)
         # from `bbl.stats.metrics`

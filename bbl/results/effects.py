@@ -498,7 +498,7 @@ def _effective_share(fit: ClassifierBase) -> float:
 
     The result is 1 without a design.
 
-    It is ``(sum w)^2 / sum w^2`` over ``sum w``.
+    It is ``(sum w)^2 / sum w^2`` divided by ``sum w``.
     """
     if getattr(fit, "survey", None) is None or fit.training is None:  # only machines have `survey`
         return 1.0

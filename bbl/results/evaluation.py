@@ -123,7 +123,7 @@ class Evaluation:
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """Scores over all rows with their limits: ``estimate``, ``lower``, ``upper`` and
+        """Scores over all rows with confidence limits: ``estimate``, ``lower``, ``upper`` and
         ``baseline``.
 
         The limits have coverage `level`, even in small samples. Accuracy: Clopper & Pearson.

@@ -1,6 +1,6 @@
 """Interactive "what if" pages of a fitted model, and the levels that are initially selected.
 
-There are K groups, m predictors, and predictor i has L_i levels.
+There are K groups and m predictors, and predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Exploration:
     Attributes
     ----------
     html : str
-        The page.
+        HTML source of the page.
     path : Path or None
         File that contains the page.
 

@@ -84,8 +84,8 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
     A cut of N rows reduces the description length if it decreases the mean entropy E by more than
     ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies
     below and above the cut, and k, k1 and k2 are the numbers of groups in total, below and above
-    the cut. `counts_before` (v + 1, K) contains each group's weight before each value, and in
-    total.
+    the cut. `counts_before` (v + 1, K) contains the weight of each group before each value,
+    followed by the total weight.
     """
     total = counts_before[-1]
     total_weight = total.sum()

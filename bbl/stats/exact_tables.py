@@ -136,9 +136,9 @@ def _fill_column(
 def _merge(
     remaining: np.ndarray, statistic: np.ndarray, log_weight: np.ndarray, width: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Merge partial tables with the same remaining row sums (in any order) and close statistics.
+    """Merge partial tables with the same remaining row sums (in any order) and similar statistics.
 
-    Statistics are close if they are in the same bin of size `width`. Weights are added, and
+    Statistics are similar if they are in the same bin of size `width`. Weights are added, and
     statistics are averaged.
     """
     if not len(remaining):

@@ -79,7 +79,7 @@ def mean_limits(
 def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return distinct values and their total weights.
 
-    If the number of values is too large, they are binned, preserving the overall mean.
+    If the number of values is too large, they are binned in a way that preserves the overall mean.
     """
     distinct, value_index = np.unique(values, return_inverse=True)
     if len(distinct) > MAX_DISTINCT:
@@ -96,7 +96,7 @@ def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alph
     """Return the upper limit for the mean of values up to `high`, with tail probability `alpha`.
 
     The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i``, where the G_i are gamma
-    variables whose shapes are the weights of the values v_i. It exceeds a limit if
+    variables whose shapes are the weights of the values v_i. The random mean exceeds a limit if
     ``sum (v_i - limit) G_i > 0``.
     """
     from scipy.optimize import brentq

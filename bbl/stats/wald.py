@@ -12,7 +12,7 @@ __all__ = ["adjust", "wald"]
 def wald(
     tables: Sequence[np.ndarray], covariances: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that each parameter table is zero.
+    """Test the hypothesis that each parameter table is zero.
 
     Parameters
     ----------

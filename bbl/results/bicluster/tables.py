@@ -26,7 +26,7 @@ __all__ = ["BlockTables"]
 
 
 class Observations(int):
-    """A number of observations that can also be called.
+    """A number of observations that is also callable.
 
     It then returns itself, because ``nobs`` is a method in other models.
     """

@@ -368,7 +368,7 @@ class AverageResults(ClassifierResults):
         )
 
     def coef(self) -> dict[str, Any]:
-        """Return the coefficients of each member that has coefficients, by the member's name.
+        """Return the coefficients of each member that has coefficients, by member name.
 
         Raises
         ------
@@ -498,8 +498,8 @@ class AverageResults(ClassifierResults):
         return ScoreModel(scores, None, f"{NOT_A_SUM}.")
 
     def _model_parts(self) -> list[Part]:
-        """Return no sections for the HTML report, because an average has no figure of
-        parameters.
+        """Return an empty list of sections for the HTML report, because an average does not have
+        parameters to draw.
         """
         return []
 

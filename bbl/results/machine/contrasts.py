@@ -175,7 +175,7 @@ class DifferenceInference(Estimates):
         return frame.assign(se=se, z=np.nan, p=np.nan, lower=lower, upper=upper, test=reason)
 
     def tests(self, of: Compared = "group") -> NoReturn:
-        """Raise an OptionError, because penalised differences have no tests.
+        """Raise an OptionError, because tests are not available for penalised differences.
 
         Examples
         --------
@@ -216,8 +216,8 @@ class DifferenceInference(Estimates):
             The columns of ``fit.interactions()``, with ``lower`` and ``upper`` after ``strength``;
             p is missing. The strength is a norm, so its estimate is never zero. The limits are
             therefore the smallest and the largest norm in a ball around the estimate that covers
-            the expected value with probability at least `level`. Limits are missing if any of the
-            couplings has no interval.
+            the expected value with probability at least `level`. Limits are missing if the interval
+            of any of the couplings is missing.
 
         Examples
         --------

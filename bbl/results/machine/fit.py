@@ -66,7 +66,7 @@ class BBLResults(FittedMachine, ClassifierResults):
     Attributes
     ----------
     call : str
-        The call that made the fit.
+        The call that created the fit.
     design : Design
         Formula, factors and levels; used to encode new data like the training data.
     training : Sample or None

@@ -1,6 +1,6 @@
-"""Likelihood ratio test of nested Boltzmann machines. Error messages are printed after "no test: "
-in the table of `bbl.anova`. The criteria that they mention are the columns AIC, BIC and clAIC of
-this table.
+"""Likelihood ratio test of nested Boltzmann machines. In the table of `bbl.anova`, error messages
+follow the words "no test" and a colon. The criteria that they mention are the columns AIC, BIC and
+clAIC of this table.
 """
 
 from __future__ import annotations

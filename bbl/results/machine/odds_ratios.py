@@ -110,10 +110,10 @@ class OddsRatiosMixin(MachineResults):
         confidence intervals.
 
         The odds ratio of two levels against the reference levels, given all other predictors, is
-        the exponential of their coupling. If it is part of a term of three or more predictors, it
-        depends on the levels of the other predictors, and there is a row for each combination of
-        these levels. They are available for methods with standard errors of single groups, such as
-        ``"ml"`` and ``"pseudo"``.
+        the exponential of their coupling. If two predictors are part of a term of three or more
+        predictors, their odds ratio depends on the levels of the other predictors. The table then
+        has a row for each combination of these levels. They are available for methods with standard
+        errors of single groups, such as ``"ml"`` and ``"pseudo"``.
 
         For other analyses of contingency tables, see statsmodels:
         `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds

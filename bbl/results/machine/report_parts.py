@@ -94,8 +94,8 @@ def _parameters_part(fit: FittedMachine) -> Part:
 
 
 def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the estimates and intervals of a table of parameters without tests, indexed by the
-    parameters' names.
+    """Return the estimates and intervals of a table of parameters without tests, indexed by
+    parameter name.
     """
     names = zip(table["group"], parameter_names(table), strict=True)
     index = pd.Index([f"{label_text(group)}: {name}" for group, name in names], dtype=object)

@@ -320,8 +320,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Do nothing, because this kind of model always defines a likelihood of rows."""
 
     def _log_likelihood_of(self, rows: Rows) -> float:
-        """Return the weighted log-likelihood of class and known features; nan if any row has a
-        missing class.
+        """Return the weighted log-likelihood of the class and the known features; nan if the class
+        is missing in any row.
         """
         chunks = rows.chunks(BLOCK)  # chunks of `BLOCK` rows, or all rows if they are in memory
         return float(
@@ -628,7 +628,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         )
 
     def sample(self, n: int, seed: int | np.random.Generator | None = 0) -> pd.DataFrame:
-        """Draw `n` rows of class and features, as categorical columns with all levels.
+        """Draw `n` rows of the class and the features, as categorical columns with all levels.
 
         The class probabilities are the `priors` of the model, or the estimated class proportions.
 
@@ -677,8 +677,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return the conditional log-likelihood: the weighted sum of ``ln P(class | known
         features)``.
 
-        The class priors are the same as in predictions. The result is nan if any row has a missing
-        class.
+        The class priors are the same as in predictions. The result is nan if the class is missing
+        in any row.
 
         Examples
         --------

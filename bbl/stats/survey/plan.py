@@ -111,7 +111,7 @@ class SamplingPlan:
 
     @property
     def is_census(self) -> bool:
-        """Whether the sample includes the entire population and has no sampling error."""
+        """Whether the sample includes the entire population, so that the sampling error is zero."""
         return self.population is not None and all(
             bool((stage.share[stage.n_drawn > 0] >= 1.0).all()) for stage in self._stages
         )

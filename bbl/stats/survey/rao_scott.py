@@ -89,7 +89,7 @@ def rao_scott_wald(
     working_covariances: Sequence[np.ndarray],
     design_df: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Test that each parameter table is zero, using Wald statistics corrected by `rao_scott`.
+    """Test the hypothesis that each parameter table is zero, with the Rao-Scott correction.
 
     Parameters
     ----------

@@ -557,7 +557,7 @@ STATEMENTS = [
     ),
     (
         "vignettes/r_users.py",
-        "raises an error that names it",
+        "an error names it",
         LevelError,
         "'Class'.*'4th'",
         [lambda: fitted().predict(titanic().assign(Class="4th"))],

@@ -98,8 +98,8 @@ print(
 
 # %% [markdown]
 # The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper. The other
-# scores agree with R 1.0.0, except for the first: with almost no penalty, the score depends on the
-# diverging fields, which depend on where the optimiser stops.
+# scores agree with R 1.0.0, except for the first: with almost no penalty, the fields diverge, so
+# the score depends on where the optimiser stops.
 #
 # The test set is the complete genetic code:
 

@@ -117,7 +117,7 @@ print(bfit.predict(newdata, type="class"))
 # %% [markdown]
 # Extra columns, such as *Name*, are ignored, whereas R's `predict` fails if there are extra
 # columns. Column names are the group names, even where R would change them (`Non-binding` to
-# `Non.binding`). An unknown level raises an error that names it:
+# `Non.binding`). If `newdata` contains an unknown level, an error names it:
 
 # %%
 try:

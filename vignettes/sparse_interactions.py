@@ -94,8 +94,8 @@ print(pd.DataFrame(rows).T.round(3))
 # %% [markdown]
 # Without products, prediction is poor. With pairs only, the effects of the triples act as noise,
 # many spurious terms are selected, and refitting these terms makes predictions worse. With triples,
-# nearly all spurious terms disappear, and refitting helps. The default, `refit="auto"`, decides on
-# held-out rows whether to refit.
+# nearly all spurious terms disappear, and refitting helps. The default, `refit="auto"`, uses
+# held-out rows to decide whether to refit.
 
 # %%
 fit = bbl.shooter("y ~ .", train, order=3, lambda_=penalties, verbose=0)

@@ -461,8 +461,8 @@ print(found)
 # %% [markdown]
 # The paper prints *3rd, Male, Adult* with energy 3.381014 for those who died, and *1st, Female,
 # Adult* with 0 for the survivors. Both energies are wrong, because the R package does not sum the
-# terms of eq. 6, and 3.381 is just the field of *Male*. The actual energy of that configuration
-# is larger, and the energy of male crew members is larger still, as the counts confirm:
+# terms of eq. 6: 3.381 is only the field of *Male*. The actual energy of that configuration is
+# larger, and the energy of male crew members is larger still, as the counts confirm:
 
 # %%
 print("field of Male:", round(bfit.coef().h["No"]["Sex"]["Male"], 6))

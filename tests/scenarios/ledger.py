@@ -78,7 +78,7 @@ def section() -> str:
     for each in EXCEPTIONS:
         names = ", ".join(name.replace("_", " ") for name in each.laws)
         names = names.replace(ALL_ORDERS, ANY_ORDER)
-        lines.append(f"- {each.why} Affected laws: *{names}*.")
+        lines.append(f"- {each.why} Affected laws: {names}.")
     return "\n".join(lines)
 
 

@@ -6,6 +6,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from bbl.engines.pseudo import blocks
+
 KINDS = (
     "file",
     "files",
@@ -71,3 +73,22 @@ def lazy(kind, table, folder):
 
         return dd.from_pandas(table, npartitions=4)
     return lambda: (table.iloc[first : first + 700] for first in range(0, len(table), 700))
+
+
+def make_correlated(n, m, K=2):
+    """Return a table of predictors that depend on the response and on each other."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(K, size=n)
+    factor = rng.normal(size=n)
+    columns = {"y": np.array(["no", "yes", "perhaps"])[y]}
+    for i in range(m):
+        value = 0.5 * factor + 0.3 * y * (i % 3) + rng.normal(size=n)
+        columns[f"x{i}"] = np.array(list("abc"))[np.digitize(value, [-0.3, 0.8])]
+    return pd.DataFrame(columns)
+
+
+def keep_few(patch):
+    """Make fits keep 3,000 rows of groups with more than 6,000."""
+    patch.setattr(blocks, "MIN_SAMPLE", 3000)
+    patch.setattr(blocks, "ROWS_PER_COLUMN", 1)
+    patch.setattr(blocks, "FULL_FIT_FACTOR", 2)

@@ -757,10 +757,13 @@ def estimate_jointly(
 
     sample = data.rows
     K = data.K
-    shares = np.bincount(sample.response, sample.weights, K) / sample.total
+    totals = sample.group_totals(K)
+    shares = totals / sample.total
     log_shares = np.log(np.where(shares > 0.0, shares, 1.0))
     errors = np.zeros(K)
     out = []
+    if progress is not None and not sample.in_memory:  # after each pass over rows in a file
+        sample.on_pass(lambda count: progress(0.0, f"pass {count}"))
     for joint_fit in joint_path(
         sample,
         data.layout,

@@ -70,14 +70,15 @@ def joint_path(
         Coefficients from a fit with different weights, used as starting values for an unpenalised
         fit. They are independent of `start`.
     """
-    engine.check_missing(sample)
+    if sample.in_memory:
+        engine.check_missing(sample)
     if K < 2:
         engine.path(sample, layout)  # raises an OptionError: joint engines cannot fit single groups
     oof_scores = None
     start_theta = np.zeros((K, layout.size))
     start_constant = np.zeros(K)
     # rows are merged and sorted, so that results do not depend on their order or repetition
-    if start is None:
+    if start is None and sample.in_memory:
         sample = sample.by_state(layout.n_levels, K)
     traits = cast(JointTraits, engine.joint)
     # (engine of the start, its settings to try); None if there is no start

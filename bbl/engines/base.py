@@ -182,8 +182,8 @@ class Engine:
         Whether `path` reads rows block by block and therefore accepts a `StoredSample` that is
         larger than memory.
     loads : bool
-        Whether rows read in batches are loaded into memory as one-byte codes, because `path` needs
-        all rows at once.
+        Whether rows read in batches are loaded into memory as one-byte codes, because the engine
+        needs all rows at once; see `fits_in_rounds` for exceptions.
     solves : bool
         Whether the engine solves likelihood equations and can therefore provide standard errors.
     zeros : bool
@@ -305,6 +305,12 @@ class Engine:
                     "(missing='drop')."
                 ),
             )
+
+    def fits_in_rounds(self, layout: Layout, K: int) -> bool:
+        """Return whether a joint fit of K groups can read rows from a file, although `streams` is
+        False.
+        """
+        return False
 
     def check_numbers(self) -> None:
         """Raise an OptionError if an option cannot be combined with numeric predictors."""

@@ -112,6 +112,10 @@ class JointTraits:
         ``maximum(engine, sample, layout, K, start)`` returns the maximum of the unpenalised
         likelihood P(group | row), as a `JointInfluence` with the Fisher information. `start` is the
         same as in `fit_groups`.
+    maximum_of_sample : callable
+        ``maximum_of_sample(engine, sample, layout, K, coefficients, expansion)`` returns the same
+        for the estimate of all rows, `coefficients` (K, 1 + size), if `sample` is a random sample
+        of them, with probabilities ``1 / expansion`` (n,).
     """
 
     fit_groups: Callable[..., list[JointFit]]
@@ -120,6 +124,7 @@ class JointTraits:
     difference: Callable[..., tuple[np.ndarray, np.ndarray, np.ndarray]] = refuse_errors
     coefficients: Callable[..., tuple[np.ndarray, np.ndarray]] = refuse_errors
     maximum: Callable[..., JointInfluence] = refuse_errors
+    maximum_of_sample: Callable[..., JointInfluence] = refuse_errors
 
 
 def strengths_of_draws(

@@ -86,6 +86,12 @@ class JointInfluence(ABC):
         (K, 1 + size), such as the coefficients of a smaller model.
         """
 
+    def sampling_errors(self, rows: Sample, expansion: np.ndarray) -> np.ndarray:
+        """Return the relative error (K, 1 + size) of each standard error, if it comes from sampled
+        `rows`, drawn with probabilities ``1 / expansion`` (n,). Only for fits to such rows.
+        """
+        raise NotImplementedError
+
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
         """Return test statistics and confidence limits (3, size) from profile penalised likelihood.
         They refer to the parameter differences between groups `a` and `b`. Only for engines with

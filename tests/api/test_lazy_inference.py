@@ -8,10 +8,10 @@ import lazydata
 import numpy as np
 import pandas as pd
 import pytest
+from lazydata import keep_few, make_correlated
 
 import bbl
 from bbl.design.streams import passes
-from bbl.engines.pseudo import blocks
 from bbl.errors import DataError, OptionError
 from bbl.rows.kept import keep_rows
 from bbl.rows.on_disk import CodeFile
@@ -22,35 +22,16 @@ METHODS = ("pseudo", "naive", "ml")
 FORMULAS = {"pseudo": "y ~ x0 * x1 + x1 * x2 + x3", "naive": "y ~ .", "ml": "y ~ x0 * x1 + x2"}
 
 
-def make_table(n, m, K=2):
-    """Return a table of predictors that depend on the response and on each other."""
-    rng = np.random.default_rng(0)
-    y = rng.integers(K, size=n)
-    factor = rng.normal(size=n)
-    columns = {"y": np.array(["no", "yes", "perhaps"])[y]}
-    for i in range(m):
-        value = 0.5 * factor + 0.3 * y * (i % 3) + rng.normal(size=n)
-        columns[f"x{i}"] = np.array(list("abc"))[np.digitize(value, [-0.3, 0.8])]
-    return pd.DataFrame(columns)
-
-
 @pytest.fixture(scope="module")
 def table():
-    return make_table(4000, 9)
+    return make_correlated(4000, 9)
 
 
 @pytest.fixture(scope="module")
 def wide():
     """Three groups of many rows with more states than a table of counts may have."""
-    table = make_table(30_000, 14, K=3)
+    table = make_correlated(30_000, 14, K=3)
     return table.assign(x5=np.where(np.arange(30_000) % 1500 == 7, "rare", table["x5"]))
-
-
-def keep_few(patch):
-    """Make fits keep 3,000 rows of groups with more than 6,000."""
-    patch.setattr(blocks, "MIN_SAMPLE", 3000)
-    patch.setattr(blocks, "ROWS_PER_COLUMN", 1)
-    patch.setattr(blocks, "FULL_FIT_FACTOR", 2)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +134,7 @@ def test_effects_and_evaluations_read_the_data_again(sampled, wide):
 @pytest.mark.parametrize("stored", [False, True])
 def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp_path):
     if stored:  # too many states for a table of counts
-        table = make_table(1000, 15)
+        table = make_correlated(1000, 15)
     formula = "y ~ ." if stored else "y ~ x0 * x1 + x2"
     source = lazydata.lazy("folder", table, tmp_path)
     lazy, own = (bbl.bbl(formula, data, **options) for data in (source, table))
@@ -172,7 +153,7 @@ def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp
 
 @pytest.mark.parametrize("method", ["conditional", "boosting"])
 def test_weighted_rows_that_are_loaded_are_calibrated_as_those_of_a_table(method, tmp_path):
-    table = make_table(300, 3).assign(n=np.arange(300) % 3)
+    table = make_correlated(300, 3).assign(n=np.arange(300) % 3)
     source = lazydata.lazy("folder", table, tmp_path)
     lazy, own = (
         bbl.bbl("y ~ x1 + x2", data, "n", method=method, calibrate="offset")
@@ -183,7 +164,7 @@ def test_weighted_rows_that_are_loaded_are_calibrated_as_those_of_a_table(method
 
 
 def test_folds_of_loaded_rows(tmp_path):
-    table = make_table(1000, 15)
+    table = make_correlated(1000, 15)
     source = lazydata.lazy("folder", table, tmp_path)
     told = {"method": "conditional", "ridge": [0.01, 0.1], "shuffle": True, "seed": 1}
     lazy, own = (bbl.crossVal("y ~ .", data, **told) for data in (source, table))

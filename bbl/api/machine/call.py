@@ -47,7 +47,7 @@ from bbl.engines import DEFAULT, ENGINES, Engine, engine_class, make_engine
 from bbl.engines.pseudo.blocks import few_enough, sample_size
 from bbl.errors import BBLTypeError, DataWarning, Hint, OptionError
 from bbl.memory import out_of_memory
-from bbl.model.layout import NO_PAIRS
+from bbl.model.layout import NO_PAIRS, Layout
 from bbl.model.location import LocationModel
 from bbl.model.logz import LOG_Z
 from bbl.model.support import Support
@@ -60,6 +60,7 @@ from bbl.results.model import Training
 from bbl.rows.fold_assignment import FoldAssignment
 from bbl.rows.kept import KeptRows, keep_rows
 from bbl.rows.sample import Sample, level_counts
+from bbl.rows.stored import StoredSample
 from bbl.stats.calibration import CALIBRATE
 from bbl.stats.metrics import LossRecord
 
@@ -201,7 +202,12 @@ def with_training_summary(
     log_likelihood = fit._log_likelihood_of(cast(Sample, sample)) if has_likelihood else np.nan
     # a sample of rows is stored for standard errors; if there are few rows, they are stored for all
     # methods
-    if kept is None and (sample.in_memory or engine.solves or few_enough(sample.n, data.layout)):
+    if kept is None and (
+        sample.in_memory
+        or engine.solves
+        or (engine.joint and engine.has_tests)
+        or few_enough(sample.n, data.layout)
+    ):
         kept = _keep(data)
     stored = replace(_summary(data), log_likelihood=log_likelihood)
     return replace(fit, _stored=stored, _kept=kept, _source=data.source)
@@ -454,6 +460,7 @@ def prepare(
     make_assignment: Callable[[Engine, np.random.Generator], FoldAssignment | None] | None = None,
     needs_counts: bool = False,
     needs_all_rows: bool = False,
+    has_folds: bool = True,
 ) -> tuple[FitSpec, FitData]:
     """Check the arguments shared by the public functions, make the engine, and encode the data.
 
@@ -474,6 +481,8 @@ def prepare(
         Whether weights must be integers even if the method accepts real weights.
     needs_all_rows : bool, default False
         Whether data read in batches are loaded into memory even if the method reads blocks.
+    has_folds : bool, default True
+        Whether the rows will be divided into folds, so that methods that need all rows load them.
     """
     # 1. Arguments
     check_formula(formula)
@@ -540,7 +549,9 @@ def prepare(
         verbose=verbose,
         workers=workers,
     )
-    if source is not None and (needs_all_rows or not engine.streams):
+    # engines that need all rows load them, unless a plain fit of many rows can read them in rounds
+    is_loaded = source is not None and (needs_all_rows or not engine.streams)
+    if is_loaded and (needs_all_rows or has_folds or not engine.loads):
         encoded = load_rows(encoded)
     if not encoded.design.classes:
         check_classes(formula, calibrate, relevance)
@@ -577,8 +588,24 @@ def prepare(
             hint="Leave calibrate out, or use logits='adjacent'.",
             value=calibrate,
         )
+    if is_loaded and not _fits_in_rounds(encoded, engine, layout):
+        encoded = load_rows(encoded)
     spec = FitSpec(engine, log_z, calibrate, level, workers, rng, location=location)
     return spec, replace(encoded, layout=layout)
+
+
+def _fits_in_rounds(data: FitData, engine: Engine, layout: Layout) -> bool:
+    """Return whether the engine fits the rows in a file in rounds: with many rows in a group."""
+    if data.sample.in_memory or not data.design.classes:
+        return False
+    stored = cast(StoredSample, data.sample)
+    groups = [stored.group(y) for y in range(data.K)]
+    return (
+        not all(few_enough(group.n, layout) for group in groups)
+        and all(group.total > 0.0 for group in groups)
+        and stored.complete
+        and engine.fits_in_rounds(layout, data.K)
+    )
 
 
 def check_classes(formula: str, calibrate: str, relevance: float | str | None) -> None:

@@ -120,8 +120,9 @@ def bbl(
         evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf"
-        and "naive" also accept data read in batches; "conditional", "boosting", "blanket" and
-        "auto" load the codes of such data into memory: a Parquet path, list, glob or folder, a
+        and "naive" also accept data read in batches, as does "conditional" (with all its options
+        for up to 500,000 rows of a group); "boosting", "blanket" and "auto" load the codes of
+        such data into memory: a Parquet path, list, glob or folder, a
         pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
         DataFrame, or a function that returns an iterator of tables. `weights` must then be the name
         of a column, and the fitted model stores the rows without their order, or a sample of them,
@@ -355,6 +356,7 @@ def bbl(
         make_assignment=make_assignment,
         needs_counts=uses_auto,
         needs_all_rows=uses_auto,
+        has_folds=tuning_rule is not None or calibrate != "none",
     )
     # `design` is the sampling design; `encoded.design` is the formula read against the data
     if uses_auto:  # check again, because the classes were not known before

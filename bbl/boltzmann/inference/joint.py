@@ -40,6 +40,8 @@ class JointTests:
         The sampling design of the rows. If given, tests use the design covariance, and design
         effects are relative to the inverse Fisher information, scaled to the effective number of
         rows.
+    expansion : ndarray, shape (n,), optional
+        Inverse probabilities of the rows, if they are a random sample of the rows of the fit.
 
     Attributes
     ----------
@@ -48,7 +50,12 @@ class JointTests:
     """
 
     def __init__(
-        self, sample: Sample, estimate: Estimate, engine: Engine, survey: SurveySample | None = None
+        self,
+        sample: Sample,
+        estimate: Estimate,
+        engine: Engine,
+        survey: SurveySample | None = None,
+        expansion: np.ndarray | None = None,
     ):
         layout = estimate.parameters.layout
         K = len(estimate.parameters.theta)
@@ -63,7 +70,11 @@ class JointTests:
         traits = cast(JointTraits, engine.joint)
         start = estimate.coefficients
         fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
-        self.influence = fit_unpenalised(sample)
+        self.influence = (
+            fit_unpenalised(sample)
+            if expansion is None
+            else traits.maximum_of_sample(engine, sample, layout, K, start, expansion)
+        )
         # (u, K, 1 + size); their cross-products are the design covariance, see
         # `bbl.boltzmann.inference.survey`
         self._deviations = (

@@ -134,6 +134,7 @@ def score_covariance(
     has_fixed_shares: bool,
     survey: SurveySample | None = None,
     is_sample: bool = False,
+    expansion: np.ndarray | None = None,
 ) -> ScoreCovariance:
     """Return the covariance of the coefficients of all groups of a fit.
 
@@ -149,6 +150,8 @@ def score_covariance(
         The sampling design of the rows.
     is_sample : bool, default False
         Whether `sample` is a random sample of the training rows; see `bbl.rows.kept.KeptRows`.
+    expansion : ndarray, shape (n,), optional
+        The inverse probability of each row of a sample, for joint fits.
 
     Raises
     ------
@@ -162,7 +165,9 @@ def score_covariance(
     if estimate.location is not None:
         return _covariance_with_numbers(sample, estimate, engine, has_fixed_shares, is_sample)
     if engine.joint:
-        return _covariance_of_joint_fit(sample, estimate, engine, has_fixed_shares)
+        return _covariance_of_joint_fit(
+            sample, estimate, engine, has_fixed_shares, expansion if is_sample else None
+        )
     return _covariance_of_groups(sample, estimate, engine, has_fixed_shares, is_sample)
 
 
@@ -259,7 +264,11 @@ def _flat_directions(
 
 
 def _covariance_of_joint_fit(
-    sample: Sample, estimate: Estimate, engine: Engine, has_fixed_shares: bool
+    sample: Sample,
+    estimate: Estimate,
+    engine: Engine,
+    has_fixed_shares: bool,
+    expansion: np.ndarray | None,
 ) -> ScoreCovariance:
     """Return `score_covariance` for joint fits of P(group | row).
 
@@ -288,7 +297,12 @@ def _covariance_of_joint_fit(
             "not bias."
         )
     else:
-        influence = traits.maximum(engine, sample, layout, K, estimate.coefficients)
+        start = estimate.coefficients
+        influence = (
+            traits.maximum(engine, sample, layout, K, start)
+            if expansion is None
+            else traits.maximum_of_sample(engine, sample, layout, K, start, expansion)
+        )
         # (K, 1 + size, K, 1 + size); (K, 1 + size, d), as `ScoreCovariance.flat`; levels
         covariance = influence.covariance()
         flat = influence.flat

@@ -23,7 +23,7 @@ from bbl.engines.conditional.discriminative import (
     fit_minibatches,
 )
 from bbl.engines.conditional.folds import RANK, HeldOut, group_weights
-from bbl.engines.conditional.influence import ConditionalInfluence
+from bbl.engines.conditional.influence import ConditionalInfluence, influence_of_sample
 from bbl.engines.conditional.kernel import determined, make_basis, to_tables
 from bbl.engines.conditional.many_rows import fit_many_rows
 from bbl.engines.conditional.maximum import find_maximum
@@ -35,6 +35,7 @@ from bbl.engines.conditional.ordinal_ridge import (
     ordinal_coefficient_covariance,
     ordinal_difference_covariance,
 )
+from bbl.engines.conditional.rounds import can_fit_in_rounds, fit_in_rounds
 from bbl.engines.conditional.unbounded import limits
 from bbl.engines.engine_fit import JointFit, Limit
 from bbl.engines.pseudo.engine import PseudoLikelihood
@@ -46,6 +47,7 @@ from bbl.model.number_terms import to_raw
 from bbl.parallel import serial_blas
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
+from bbl.rows.stored import StoredSample
 from bbl.stats.calibration import fit_calibration
 
 __all__ = ["Conditional"]
@@ -387,6 +389,10 @@ class Conditional(Engine):
             return PseudoLikelihood(prior_count=1.0), PseudoLikelihood.tuned.grid
         return PseudoLikelihood(self.lambda_, prior_count=1.0), None
 
+    def fits_in_rounds(self, layout: Layout, K: int) -> bool:
+        """Return whether rows may stay in a file; see `can_fit_in_rounds`."""
+        return can_fit_in_rounds(self, layout, K)
+
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the memory, in bytes, of a fit to `n` distinct rows.
 
@@ -567,6 +573,8 @@ class Conditional(Engine):
                 argument="logits",
                 hint="Pass crossVal 'nominal', 'adjacent' or 'cumulative'.",
             )
+        if not sample.in_memory:
+            return [fit_in_rounds(self, cast(StoredSample, sample), layout, K)]
         grid = (
             [self.ridge_of(sample.total)] if values is None else [float(value) for value in values]
         )
@@ -642,6 +650,23 @@ class Conditional(Engine):
                 return OrdinalInfluence(layout, ordinal, codes, weights, self.logits)
             maximum = find_maximum(codes, weights, layout, start, self.firth)
         return ConditionalInfluence(layout, maximum, codes, weights, self.firth)
+
+    def maximum_of_sample(
+        self,
+        sample: Sample,
+        layout: Layout,
+        K: int,
+        coefficients: np.ndarray,
+        expansion: np.ndarray,
+    ) -> ConditionalInfluence:
+        """Return the influence at the estimate `coefficients` (K, 1 + size) of all rows, with the
+        information of a random `sample` of them, drawn with probabilities ``1 / expansion`` (n,).
+        """
+        codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
+        weights = group_weights(
+            distinct_row.ravel(), len(codes), sample.response, sample.weights, K
+        )
+        return influence_of_sample(layout, coefficients, codes, weights, sample.weights, expansion)
 
     def _fit_unpenalised(
         self, sample: Sample, layout: Layout, K: int, start: np.ndarray | None
@@ -731,5 +756,11 @@ class Conditional(Engine):
         )
 
     joint: ClassVar[JointTraits] = JointTraits(
-        fit_groups, generative_start, check_differences, difference, coefficients, maximum
+        fit_groups,
+        generative_start,
+        check_differences,
+        difference,
+        coefficients,
+        maximum,
+        maximum_of_sample,
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bbl.engines.conditional.likelihood import Likelihood, information
+from bbl.engines.conditional.likelihood import DenseDesign, Likelihood, information
 from bbl.engines.likelihood.newton import Maximum, maximise
 
 __all__ = ["FirthLikelihood", "FirthProfile", "ProfileInterval", "maximise_firth"]
@@ -34,8 +34,10 @@ class FirthLikelihood(Likelihood):
 
     Parameters
     ----------
-    Z, shares : ndarrays
-        The arguments of `Likelihood`.
+    Z : ndarray, shape (n, p)
+        Design.
+    shares : ndarray, shape (n, k)
+        As in `Likelihood`.
     total : float
         Total weight W of the rows.
     columns : ndarray of bool, shape (p,)
@@ -55,7 +57,10 @@ class FirthLikelihood(Likelihood):
         informed = np.repeat(columns[None], shares.shape[1] - 1, axis=0)
         fixed = np.full(informed.shape, np.nan) if fixed is None else fixed
         is_free = np.isnan(fixed)
-        super().__init__(Z, shares, np.ones(shares.shape, dtype=bool), informed & is_free)
+        super().__init__(
+            DenseDesign(Z), shares, np.ones(shares.shape, dtype=bool), informed & is_free
+        )
+        self.Z = Z
         self.total = total
         self.columns = columns
         self._held = np.where(is_free, 0.0, fixed)

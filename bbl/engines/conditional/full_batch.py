@@ -20,7 +20,7 @@ from bbl.model.regressors import pair_cells
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["FullBatch"]
+__all__ = ["FullBatch", "inverse_contrasts"]
 
 BATCH = 4096  # rows whose residuals are summed in single precision
 MAX_CURVATURE_PAIRS = 6  # number of recent steps and gradient changes that L-BFGS uses
@@ -133,7 +133,7 @@ class FullBatch:
         ]
         self.basis = block_diag([coo_array(values) for values, _ in contrasts], format="csr")
         self.inverse = block_diag(
-            [coo_array(_inverse(values)) for values, _ in contrasts], format="csr"
+            [coo_array(inverse_contrasts(values)) for values, _ in contrasts], format="csr"
         )
         self.level_cells = pair_cells(layout)
         self.contrast_cells = pair_cells(coding.contrast_layout(layout))
@@ -382,6 +382,6 @@ def _direction(
     return out
 
 
-def _inverse(values: np.ndarray) -> np.ndarray:
+def inverse_contrasts(values: np.ndarray) -> np.ndarray:
     """Return the inverse (r, L - 1) of contrasts (L - 1, r), or the pseudo-inverse if r < L - 1."""
     return np.linalg.inv(values) if values.shape[0] == values.shape[1] else np.linalg.pinv(values)

@@ -8,8 +8,8 @@ from functools import cached_property
 import numpy as np
 
 from bbl.engines.conditional.firth import FirthProfile
-from bbl.engines.conditional.likelihood import design, information, raw_design
-from bbl.engines.conditional.maximum import ConditionalMaximum, leading_columns
+from bbl.engines.conditional.likelihood import design, make_design, raw_design
+from bbl.engines.conditional.maximum import ConditionalMaximum, leading_columns, null_directions
 from bbl.engines.conditional.maximum_influence import MaximumInfluence
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
@@ -20,7 +20,72 @@ from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
 
-__all__ = ["ConditionalInfluence"]
+__all__ = ["ConditionalInfluence", "influence_of_sample"]
+
+ERROR_ROWS = 2048  # rows that the sampling errors of standard errors are estimated from
+
+
+def influence_of_sample(
+    layout: Layout,
+    coefficients: np.ndarray,
+    codes: np.ndarray,
+    counts: np.ndarray,
+    weights: np.ndarray,
+    expansion: np.ndarray,
+) -> ConditionalInfluence:
+    """Return the influence at the estimate of all rows, with the information of sampled rows.
+
+    The inverse of the information of n of N rows is on average larger than that of all rows by
+    the factor ``1 + r (1 / n - 1 / N)``, where r is the rank of the design. It is divided by it.
+
+    Parameters
+    ----------
+    layout : Layout
+    coefficients : ndarray, shape (K, 1 + size)
+        The estimate.
+    codes : ndarray, shape (n, m)
+    counts : ndarray, shape (n, K)
+        Weight of each distinct row in each group; the expected weight of all rows is the same.
+    weights, expansion : ndarrays, shape (N,)
+        Weight of each sampled row, and the inverse of its probability of being drawn.
+    """
+    excess = float(((1.0 - 1.0 / expansion) * weights**2).sum() / weights.sum() ** 2)
+    groups = np.flatnonzero(counts.sum(axis=0) > 0.0)
+    rows = make_design(codes, layout)
+    coefficients = coefficients - coefficients[groups[0]]
+    row_shares = counts.sum(axis=1) / counts.sum()
+    with serial_blas():
+        columns, aliased = rows.independent_columns()
+        log_p = log_probabilities(rows.scores(coefficients[groups]))
+        free = np.repeat(columns[None], len(groups) - 1, axis=0)
+        fisher = rows.information(np.exp(log_p), row_shares, free)
+        basis = rank(fisher)[0]
+        directions = null_directions(fisher, basis)
+    flat = np.zeros((*coefficients.shape, directions.shape[1]))
+    own = np.zeros((*free.shape, directions.shape[1]))
+    own[free] = directions
+    flat[groups[1:]] = own
+    estimated = np.zeros(coefficients.shape, dtype=bool)
+    free[free] = basis
+    estimated[groups[1:]] = free
+    value = float((counts[:, groups] * log_p).sum() / counts.sum())
+    maximum = ConditionalMaximum(
+        groups,
+        coefficients,
+        value,
+        0.0,
+        0,
+        estimated,
+        flat,
+        columns,
+        aliased,
+        rows.occurs(),
+        len(codes),
+        is_separated=False,
+    )
+    influence = ConditionalInfluence(layout, maximum, codes, counts)
+    influence.bias = 1.0 + excess * float(columns.sum())
+    return influence
 
 
 class ConditionalInfluence(MaximumInfluence):
@@ -56,6 +121,8 @@ class ConditionalInfluence(MaximumInfluence):
         The estimate.
     reference : int
         The reference group.
+    bias : float
+        Factor by which the inverse information is divided.
     """
 
     def __init__(
@@ -68,6 +135,7 @@ class ConditionalInfluence(MaximumInfluence):
     ):
         super().__init__(layout, maximum, codes, counts)
         self.firth = firth
+        self.bias = 1.0  # of the inverse of the information of sampled rows
         self._weights = counts.sum(axis=1)
 
     def probabilities(self, Z: np.ndarray) -> np.ndarray:
@@ -86,13 +154,13 @@ class ConditionalInfluence(MaximumInfluence):
         """Inverse (r, r) of the information matrix of one observation for the basis."""
         groups = self.maximum.groups
         with serial_blas():
-            Z = design(self._codes, self.layout)
+            rows = make_design(self._codes, self.layout)
             # the reference group has no coefficients in the basis
-            p = self.probabilities(Z)[:, groups]
+            p = np.exp(log_probabilities(rows.scores(self.maximum.coefficients[groups])))
             basis = self.maximum.basis[groups[1:]]
-            fisher = information(Z, p, self._weights / self.total, basis)
+            fisher = rows.information(p, self._weights / self.total, basis)
             # all coefficients in the basis are kept
-            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool))
+            return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool)) / self.bias
 
     def covariance(self) -> np.ndarray:
         """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, 0 outside the basis."""
@@ -125,19 +193,52 @@ class ConditionalInfluence(MaximumInfluence):
         """
         groups = self.maximum.groups
         columns = self.maximum.columns
-        Z = design(self._codes, self.layout)
+        rows = make_design(self._codes, self.layout)
         if self._to_raw is not None:
             coefficients = np.linalg.solve(self._to_raw, coefficients.T).T
         moved = replace(self.maximum, coefficients=coefficients)
-        p = ConditionalInfluence(self.layout, moved, self._codes, self._counts).probabilities(Z)
+        p = np.exp(log_probabilities(rows.scores(coefficients[groups])))
         free = np.repeat(columns[None], len(groups) - 1, axis=0)
         with serial_blas():
-            fisher = information(Z, p[:, groups], self._weights / self.total, free)
+            fisher = rows.information(p, self._weights / self.total, free)
             free[free] = rank(fisher)[0]
         basis = np.zeros(coefficients.shape, dtype=bool)
         basis[groups[1:]] = free
         moved = replace(moved, basis=basis, flat=np.zeros((*coefficients.shape, 0)))
         return ConditionalInfluence(self.layout, moved, self._codes, self._counts)
+
+    def sampling_errors(self, rows: Sample, expansion: np.ndarray) -> np.ndarray:
+        """Return the relative error (K, 1 + size) of each standard error, for sampled rows.
+
+        The `rows` were drawn independently, with probabilities ``1 / expansion`` (n,). A row adds
+        ``v (z'b)^2`` to the variance of a coefficient, where v is the variance of the group and b
+        the column of the inverse information. The sums of these terms are estimated from at most
+        `ERROR_ROWS` of the rows.
+        """
+        groups = self.maximum.groups
+        group, column = np.nonzero(self.maximum.basis)
+        n = rows.n
+        chosen = np.unique(np.linspace(0, n - 1, min(n, ERROR_ROWS)).astype(np.intp))
+        weights = rows.weights[chosen] / self.total
+        drawn_share = 1.0 - 1.0 / expansion[chosen]
+        Z = design(rows.codes[chosen], self.layout)
+        p = self.probabilities(Z)[:, groups]
+        scores = np.zeros((len(groups), len(chosen), len(group)))
+        with serial_blas():
+            for k, g in enumerate(groups.tolist()):
+                own = group == g
+                if own.any():
+                    scores[k] = Z[:, column[own]] @ self._inverse[own]
+        mean = np.einsum("nk,knc->nc", p, scores)
+        parts = np.einsum("nk,knc->nc", p, scores**2) - mean**2
+        total = weights @ parts
+        share = n / len(chosen)
+        centred = parts - total / max(weights.sum(), 1e-300)
+        spread = (drawn_share * weights**2) @ centred**2
+        out = np.full(self.coefficients.shape, np.nan)
+        errors = np.sqrt(spread / share) / (2.0 * np.maximum(total, 1e-300))
+        out[group, column] = errors
+        return out
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
         """Return statistics, lower and upper limits (3, size) from Firth's profile likelihood.

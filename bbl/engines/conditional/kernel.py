@@ -18,7 +18,15 @@ from bbl.engines.conditional.coding import Coding, coding_of
 from bbl.model.layout import Layout
 from bbl.model.regressors import pair_cells
 
-__all__ = ["Basis", "Kernel", "determined", "make_basis", "shares_and_factors", "to_tables"]
+__all__ = [
+    "Basis",
+    "Kernel",
+    "determined",
+    "kernel_scale",
+    "make_basis",
+    "shares_and_factors",
+    "to_tables",
+]
 
 NEGLIGIBLE_TRACE = 1e-10  # fraction of the kernel's trace that the basis may leave out
 BLOCK = 32  # rows whose kernel columns are computed at once
@@ -45,7 +53,7 @@ class Kernel:
     means : ndarray, shape (F,)
         Means of all features; for nominal predictors, the proportions of the levels.
     scale : tuple of float
-        Factors of g and g2; see `_kernel_scale`.
+        Factors of g and g2; see `kernel_scale`.
     """
 
     layout: Layout
@@ -166,7 +174,7 @@ def _kernel_means(
     return a, b
 
 
-def _kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
+def kernel_scale(a: float, b: float, tau: float) -> tuple[float, float]:
     """Return the factors of g and g2 in the kernel, for which the mean of k(x, x) is 1.
 
     `a` and `b` are the means of g(x, x) and g2(x, x), and `tau` is the weight of g2 relative to g.
@@ -183,11 +191,11 @@ def shares_and_factors(
     """Return the proportions (L_i,) of each predictor's levels, and the factors in the kernel.
 
     `row_shares` (n,) contains the fraction of the total weight in each of the rows `codes` (n, m).
-    The factors are described in `_kernel_scale`.
+    The factors are described in `kernel_scale`.
     """
     level_shares = [np.bincount(codes[:, i], row_shares, L) for i, L in enumerate(layout.n_levels)]
     means = _kernel_means(codes, row_shares, coding.feature_means(level_shares), layout, coding)
-    return level_shares, _kernel_scale(*means, tau)
+    return level_shares, kernel_scale(*means, tau)
 
 
 def make_basis(
@@ -226,7 +234,7 @@ def make_basis(
     means = share @ rows
     centred = rows - means
     g, g2 = diagonal(codes, means, layout, coding)
-    kernel = Kernel(layout, coding, means, _kernel_scale(float(share @ g), float(share @ g2), tau))
+    kernel = Kernel(layout, coding, means, kernel_scale(float(share @ g), float(share @ g2), tau))
     # (n,): k(x, x) minus the part that the factor explains
     residual = kernel.scale[0] * g + kernel.scale[1] * g2
     negligible = NEGLIGIBLE_TRACE * (residual @ share)

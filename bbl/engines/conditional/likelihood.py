@@ -10,11 +10,29 @@ from __future__ import annotations
 
 import numpy as np
 
+from bbl.engines.conditional.products import DesignProducts, has_products
 from bbl.engines.likelihood.influence import row_indicators
 from bbl.engines.likelihood.newton import Objective
 from bbl.model.layout import Layout
 
-__all__ = ["Likelihood", "design", "information", "raw_design"]
+__all__ = [
+    "DenseDesign",
+    "Likelihood",
+    "TableDesign",
+    "design",
+    "independent_columns",
+    "independent_of_gram",
+    "information",
+    "is_large",
+    "make_design",
+    "raw_design",
+]
+
+MIN_PIVOT = 1e-6  # smallest pivot of linearly independent design columns, scaled to unit norm
+GRAM_PIVOT = 1e-5  # the same for products of columns, whose rounding errors are larger
+# smaller components of a flat direction are rounding errors: their coefficients do not change
+ZERO_LOADING = 1e-6
+MAX_DENSE = 2**22  # numbers in a design; larger ones of nominal predictors are not formed
 
 
 def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
@@ -28,6 +46,165 @@ def design(codes: np.ndarray, layout: Layout) -> np.ndarray:
 def raw_design(codes: np.ndarray, layout: Layout) -> np.ndarray:
     """Return the design (n, 1 + size) of rows (n, m), with unscaled numeric predictors."""
     return np.column_stack([np.ones(len(codes)), row_indicators(layout, codes)])
+
+
+class DenseDesign:
+    """A design as a matrix.
+
+    Parameters
+    ----------
+    Z : ndarray, shape (n, p)
+    """
+
+    def __init__(self, Z: np.ndarray):
+        self.Z = Z
+        self.shape = Z.shape
+
+    def scores(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return the scores (n, k), from `coefficients` (k, p)."""
+        return self.Z @ coefficients.T
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums (k, p) over rows of `values` (n, k) times the design."""
+        return values.T @ self.Z
+
+    def information(self, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Return the Fisher information of the `free` coefficients; see `information`."""
+        return information(self.Z, p, weights, free)
+
+    def occurs(self) -> np.ndarray:
+        """Return which columns (p,) are not zero in all rows."""
+        return np.asarray(self.Z.any(axis=0))
+
+    def independent_columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return linearly independent and dependent columns; see `independent_columns`."""
+        return independent_columns(self.Z)
+
+
+class TableDesign:
+    """The design of nominal predictors with terms of at most two, which is not formed.
+
+    Sums over rows are computed from tables, which takes much less time than products of matrices if
+    there are many columns, and no memory for each row.
+
+    Parameters
+    ----------
+    codes : ndarray, shape (n, m)
+    layout : Layout
+    """
+
+    def __init__(self, codes: np.ndarray, layout: Layout):
+        self.codes = codes
+        self.products = DesignProducts(layout)
+        self.shape = (len(codes), 1 + layout.size)
+
+    def scores(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return the scores (n, k), from `coefficients` (k, p)."""
+        return self.products.scores(self.codes, coefficients)
+
+    def sums(self, values: np.ndarray) -> np.ndarray:
+        """Return the sums (k, p) over rows of `values` (n, k) times the design."""
+        return self.products.sums(self.codes, values)
+
+    def information(self, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Return the Fisher information of the `free` coefficients; see `information`."""
+        stops = np.cumsum(free.sum(axis=1))
+        starts = stops - free.sum(axis=1)
+        out = np.empty((int(free.sum()),) * 2)
+        groups = [(a, b) for a in range(len(free)) for b in range(a + 1)]
+        root = [
+            weights * p[:, 1 + a] * (np.maximum(1.0 - p[:, 1 + a], 0.0) if a == b else -p[:, 1 + b])
+            for a, b in groups
+        ]
+        for (a, b), block in zip(
+            groups, self.products.grams(self.codes, np.array(root)), strict=True
+        ):
+            own = block[np.ix_(free[a], free[b])]
+            out[starts[a] : stops[a], starts[b] : stops[b]] = own
+            out[starts[b] : stops[b], starts[a] : stops[a]] = own.T
+        return out
+
+    def gram(self) -> np.ndarray:
+        """Return the products (p, p) of all columns, numbers of rows."""
+        return self.products.gram(self.codes, np.ones(len(self.codes)))
+
+    def occurs(self) -> np.ndarray:
+        """Return which columns (p,) are not zero in all rows."""
+        return np.asarray(self.sums(np.ones((len(self.codes), 1)))[0] > 0.0)
+
+    def independent_columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return linearly independent and dependent columns; see `independent_columns`."""
+        return independent_of_gram(self.gram())
+
+
+def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a mask (p,) of a basis of a design's columns (n, p), and a mask of dependent columns.
+
+    All columns that are independent of the others are in the basis. If there are at least as many
+    rows as columns, a Cholesky factor of Z'Z quickly shows whether all columns are independent. If
+    not, the rank is computed by a QR factorisation with pivoting.
+    """
+    from scipy.linalg import lapack, qr, solve_triangular
+
+    n, p = Z.shape
+    scale = np.sqrt((Z * Z).sum(axis=0))
+    scaled = Z / np.where(scale > 0.0, scale, 1.0)
+    if n >= p:
+        # failed: not 0 if a pivot is not positive
+        factor, failed = lapack.dpotrf(scaled.T @ scaled, lower=1)
+        if not failed and factor.diagonal().min() > MIN_PIVOT:
+            return np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
+        scaled = qr(scaled, mode="r")[0][:p]  # (p, p), with the same linear dependences
+    R, pivots = qr(scaled, mode="r", pivoting=True)
+    diagonal = np.abs(R.diagonal())
+    r = int((diagonal > MIN_PIVOT * diagonal.max(initial=0.0)).sum())
+    columns = np.zeros(p, dtype=bool)
+    aliased = np.zeros(p, dtype=bool)
+    columns[pivots[:r]] = True
+    aliased[pivots[r:]] = True
+    # columns of the basis that others depend on
+    aliased[pivots[:r]] = (
+        np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
+    )
+    return columns, aliased
+
+
+def independent_of_gram(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the result of `independent_columns`, from the products (p, p) of a design's columns.
+
+    It is computed by a Cholesky factorisation with pivoting, which selects independent columns
+    first.
+    """
+    from scipy.linalg import lapack, solve_triangular
+
+    diagonal = gram.diagonal()
+    scale = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    scaled = gram / np.outer(scale, scale)
+    p = len(gram)
+    factor, failed = lapack.dpotrf(scaled, lower=1)
+    if not failed and factor.diagonal().min() > GRAM_PIVOT:
+        return np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
+    R, pivots, r, _ = lapack.dpstrf(scaled, tol=GRAM_PIVOT**2)
+    pivots = pivots - 1  # counted from 1
+    columns = np.zeros(p, dtype=bool)
+    aliased = np.zeros(p, dtype=bool)
+    columns[pivots[:r]] = True
+    aliased[pivots[r:]] = True
+    loadings = solve_triangular(R[:r, :r], R[:r, r:])
+    aliased[pivots[:r]] = np.abs(loadings).max(axis=1, initial=0.0) > ZERO_LOADING
+    return columns, aliased
+
+
+def is_large(n: int, layout: Layout) -> bool:
+    """Return whether the design of `n` rows is not formed as a matrix."""
+    return n * (1.0 + layout.size) > MAX_DENSE and has_products(layout)
+
+
+def make_design(codes: np.ndarray, layout: Layout) -> DenseDesign | TableDesign:
+    """Return the design of rows (n, m), as a matrix unless it would be large."""
+    if is_large(len(codes), layout):
+        return TableDesign(codes, layout)
+    return DenseDesign(design(codes, layout))
 
 
 def information(Z: np.ndarray, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
@@ -60,8 +237,7 @@ class Likelihood(Objective):
 
     Parameters
     ----------
-    Z : ndarray, shape (n, p)
-        Design.
+    rows : DenseDesign or TableDesign, shape (n, p)
     shares : ndarray, shape (n, k)
         Fraction of the total weight in each cell. Only groups with rows are included, and the
         reference group is the first.
@@ -82,8 +258,14 @@ class Likelihood(Objective):
         Mean log-likelihood at the last argument of `value`.
     """
 
-    def __init__(self, Z: np.ndarray, shares: np.ndarray, support: np.ndarray, free: np.ndarray):
-        self.Z = Z
+    def __init__(
+        self,
+        rows: DenseDesign | TableDesign,
+        shares: np.ndarray,
+        support: np.ndarray,
+        free: np.ndarray,
+    ):
+        self.rows = rows
         self.shares = shares
         self.support = support
         self.free = free
@@ -99,7 +281,7 @@ class Likelihood(Objective):
     def value(self, theta: np.ndarray) -> float:
         """Return the objective at the free coefficients `theta`, and set `p`."""
         scores = np.zeros(self.shares.shape)
-        scores[:, 1:] = self.Z @ self.spread(theta).T
+        scores[:, 1:] = self.rows.scores(self.spread(theta))
         scores[~self.support] = -np.inf
         scores -= scores.max(axis=1, keepdims=True)
         p = np.exp(scores)
@@ -113,8 +295,8 @@ class Likelihood(Objective):
     def gradient(self) -> np.ndarray:
         """Return the gradient for the free coefficients at the last argument of `value`."""
         residual = self.shares - self.row_shares[:, None] * self.p
-        return (residual[:, 1:].T @ self.Z)[self.free]
+        return self.rows.sums(residual[:, 1:])[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
         """Return the Fisher information of one observation, as a list with one element."""
-        return [information(self.Z, self.p, self.row_shares, self.free)]
+        return [self.rows.information(self.p, self.row_shares, self.free)]

@@ -12,11 +12,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
 from bbl.engines.conditional.firth import FirthLikelihood, maximise_firth
-from bbl.engines.conditional.likelihood import Likelihood, design, information
+from bbl.engines.conditional.likelihood import (
+    MIN_PIVOT,
+    ZERO_LOADING,
+    DenseDesign,
+    Likelihood,
+    design,
+    is_large,
+    make_design,
+)
 from bbl.engines.conditional.separation import MAX_CELLS, Separation, separated_cells, zero_margins
 from bbl.engines.likelihood.existence import is_certain, rank
 from bbl.engines.likelihood.newton import Maximum, maximise
@@ -25,16 +34,20 @@ from bbl.memory import check_memory
 from bbl.model.layout import Layout
 from bbl.model.site_hessians import informed
 
-__all__ = ["ConditionalMaximum", "find_maximum", "independent_columns", "leading_columns"]
+__all__ = [
+    "MAX_COEFFICIENTS",
+    "OFF_FACE_LOG",
+    "ConditionalMaximum",
+    "find_maximum",
+    "leading_columns",
+    "null_directions",
+]
 
 TOLERANCE = 1e-10  # norm of the gradient of the mean log-likelihood; one more step follows
 HARMLESS = 1e-6  # gradient norm that changes coefficients in the fourth decimal at most
 ITMAX = 200  # Newton steps
 OFF_FACE_LOG = 40.0  # cells off the face are given a probability of at most exp(-40)
-MIN_PIVOT = 1e-6  # smallest pivot of linearly independent design columns, scaled to unit norm
 MAX_COEFFICIENTS = 5000  # of all groups together; their information matrix is factored
-# smaller components of a flat direction are rounding errors: their coefficients do not change
-ZERO_LOADING = 1e-6
 # smallest information in a scaled direction that counts, if no linear programme could be solved
 MIN_INFORMATION = 1e-6
 
@@ -132,8 +145,7 @@ class _Table:
 
     Attributes
     ----------
-    Z : ndarray, shape (n, p)
-        The design.
+    design : DenseDesign or TableDesign, shape (n, p)
     shares : ndarray, shape (n, k)
         Fraction of the total weight in each cell.
     columns, aliased : ndarrays of bool, shape (p,)
@@ -148,16 +160,25 @@ class _Table:
     layout : Layout
     start : ndarray, shape (k, p)
         Initial coefficients of the iteration.
+    firth : bool
+        Whether the design has to be a matrix, for Firth's penalty.
     """
 
-    def __init__(self, codes: np.ndarray, counts: np.ndarray, layout: Layout, start: np.ndarray):
+    def __init__(
+        self,
+        codes: np.ndarray,
+        counts: np.ndarray,
+        layout: Layout,
+        start: np.ndarray,
+        firth: bool = False,
+    ):
         self.codes = codes
         self.counts = counts
         self.layout = layout
         self.start = start
-        self.Z = design(codes, layout)
+        self.design = DenseDesign(design(codes, layout)) if firth else make_design(codes, layout)
         self.shares = counts / counts.sum()
-        self.columns, self.aliased = independent_columns(self.Z)
+        self.columns, self.aliased = self.design.independent_columns()
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
@@ -175,21 +196,21 @@ class _Table:
         # size of the programme: cells times columns
         n_entries = self.counts.size * int(self.columns.sum())
         separation = (
-            separated_cells(self.Z[:, self.columns], self.counts)
+            separated_cells(design(self.codes, self.layout)[:, self.columns], self.counts)
             if n_entries <= MAX_CELLS
             else None
         )
         if separation is None:
             return None
         # (k, p): zero for the other columns
-        direction = np.zeros((self.counts.shape[1], self.Z.shape[1]))
+        direction = np.zeros((self.counts.shape[1], self.design.shape[1]))
         direction[:, self.columns] = separation.direction
         return separation._replace(direction=direction)
 
     def maximise_on_face(self, support: np.ndarray) -> _Face:
         """Maximise the likelihood of the cells on the face, which `support` (n, k) marks."""
         free, flat = self._free_and_flat(support)
-        likelihood = Likelihood(self.Z, self.shares, support, free)
+        likelihood = Likelihood(self.design, self.shares, support, free)
         start = self.start[1:] - self.start[0]
         # Change `start` along the flat directions so that coefficients that are not free are zero;
         # probabilities on the face stay the same. Flat direction l has a one at the l-th of the d
@@ -202,7 +223,8 @@ class _Table:
 
     def maximise_penalised(self) -> _Face:
         """Maximise Firth's penalised likelihood of all cells, whose maximum is always finite."""
-        likelihood = FirthLikelihood(self.Z, self.shares, float(self.counts.sum()), self.columns)
+        Z = cast(DenseDesign, self.design).Z
+        likelihood = FirthLikelihood(Z, self.shares, float(self.counts.sum()), self.columns)
         maximum = maximise_firth(likelihood, self.start[1:] - self.start[0])
         return _Face(likelihood, maximum, np.zeros((*likelihood.free.shape, 0)))
 
@@ -214,23 +236,16 @@ class _Table:
         are assigned the same probability.
         """
         k = self.counts.shape[1]
-        p = self.Z.shape[1]
+        p = self.design.shape[1]
         r = int(self.columns.sum())
         free = np.repeat(self.columns[None], k - 1, axis=0)
         if support.all():
             return free, np.zeros((k - 1, p, 0))
         equal_probabilities = support / support.sum(axis=1, keepdims=True)
         weights = np.full(len(support), 1.0 / len(support))
-        all_free = np.ones((k - 1, r), dtype=bool)
-        fisher = information(self.Z[:, self.columns], equal_probabilities, weights, all_free)
+        fisher = self.design.information(equal_probabilities, weights, free)
         basis = rank(fisher)[0]  # which of the (k - 1) r coefficients to estimate
-        # null vectors of the information: each has a one at a coefficient outside the basis
-        directions = np.zeros((len(fisher), int((~basis).sum())))
-        directions[~basis] = np.eye(directions.shape[1])
-        if basis.any() and directions.shape[1]:
-            directions[basis] = -np.linalg.solve(
-                fisher[np.ix_(basis, basis)], fisher[np.ix_(basis, ~basis)]
-            )
+        directions = null_directions(fisher, basis)
         flat = np.zeros((k - 1, p, directions.shape[1]))
         flat[:, self.columns] = directions.reshape(k - 1, r, directions.shape[1])
         free[:, self.columns] = basis.reshape(k - 1, r)
@@ -267,7 +282,8 @@ class _Face:
         # intercept and for each table (`scopes`).
         squared_R = 2.0 * (1 + len(layout.scopes))
         if layout.numbers is not None:
-            squared_R = 2.0 * float((self.likelihood.Z**2).sum(axis=1).max())
+            Z = cast(DenseDesign, self.likelihood.rows).Z
+            squared_R = 2.0 * float((Z**2).sum(axis=1).max())
         return is_certain(
             self.likelihood.curvatures()[0], self.likelihood.gradient(), n_terms=squared_R
         )
@@ -294,10 +310,9 @@ class _Face:
         coefficients[1:] = self.likelihood.spread(self.maximum.theta)
         is_off_face = ~separation.support
         if is_off_face.any():
-            Z = self.likelihood.Z
             shares = self.likelihood.shares
-            scores = Z @ coefficients.T
-            score_rates = Z @ separation.direction.T
+            scores = self.likelihood.rows.scores(coefficients)
+            score_rates = self.likelihood.rows.scores(separation.direction)
             observed = shares.argmax(axis=1)[:, None]  # an observed group of each row
             # for each cell off the face, the rate at which its relative score decreases, and the
             # decrease needed
@@ -313,36 +328,18 @@ class _Face:
         return coefficients
 
 
-def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return a mask (p,) of a basis of a design's columns (n, p), and a mask of dependent columns.
+def null_directions(fisher: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Return null vectors (c, d) of an information matrix (c, c).
 
-    All columns that are independent of the others are in the basis. If there are at least as many
-    rows as columns, a Cholesky factor of Z'Z quickly shows whether all columns are independent. If
-    not, the rank is computed by a QR factorisation with pivoting.
+    Each has a one at a coefficient outside the `basis` (c,).
     """
-    from scipy.linalg import lapack, qr, solve_triangular
-
-    n, p = Z.shape
-    scale = np.sqrt((Z * Z).sum(axis=0))
-    scaled = Z / np.where(scale > 0.0, scale, 1.0)
-    if n >= p:
-        # failed: not 0 if a pivot is not positive
-        factor, failed = lapack.dpotrf(scaled.T @ scaled, lower=1)
-        if not failed and factor.diagonal().min() > MIN_PIVOT:
-            return np.ones(p, dtype=bool), np.zeros(p, dtype=bool)
-        scaled = qr(scaled, mode="r")[0][:p]  # (p, p), with the same linear dependences
-    R, pivots = qr(scaled, mode="r", pivoting=True)
-    diagonal = np.abs(R.diagonal())
-    r = int((diagonal > MIN_PIVOT * diagonal.max(initial=0.0)).sum())
-    columns = np.zeros(p, dtype=bool)
-    aliased = np.zeros(p, dtype=bool)
-    columns[pivots[:r]] = True
-    aliased[pivots[r:]] = True
-    # columns of the basis that others depend on
-    aliased[pivots[:r]] = (
-        np.abs(solve_triangular(R[:r, :r], R[:r, r:])).max(axis=1, initial=0.0) > ZERO_LOADING
-    )
-    return columns, aliased
+    directions = np.zeros((len(fisher), int((~basis).sum())))
+    directions[~basis] = np.eye(directions.shape[1])
+    if basis.any() and directions.shape[1]:
+        directions[basis] = -np.linalg.solve(
+            fisher[np.ix_(basis, basis)], fisher[np.ix_(basis, ~basis)]
+        )
+    return directions
 
 
 def leading_columns(Z: np.ndarray, order: np.ndarray) -> np.ndarray:
@@ -383,13 +380,14 @@ def find_maximum(
     p = 1 + layout.size
     k = len(groups)
     n_free = float(min(n, p) * max(k - 1, 1))
+    width = k if is_large(n, layout) and not firth else p + k
     check_memory(  # three times the design and the table of cells, and four information matrices
-        8.0 * (3.0 * n * (p + k) + 4.0 * min(n_free, MAX_COEFFICIENTS) ** 2),
+        8.0 * (3.0 * n * width + 4.0 * min(n_free, MAX_COEFFICIENTS) ** 2),
         f"The information of {n_free:,.0f} coefficients",
         "Use fewer predictors or fewer interactions, or use ridge='cv'.",
     )
     start = np.zeros((K, p)) if start is None else start
-    table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups])
+    table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups], firth)
     separation = zero_margins(codes, table.counts, layout)
     if firth:
         separation = Separation(np.ones(table.counts.shape, dtype=bool), np.zeros((k, p)))
@@ -417,7 +415,7 @@ def find_maximum(
     value, norm, n_iter = face.maximum[1:]  # without the point itself
     if firth:  # report the value without the penalty
         value = face.likelihood.log_likelihood
-    occurs = np.asarray(table.Z.any(axis=0))
+    occurs = table.design.occurs()
     return ConditionalMaximum(
         groups,
         coefficients,

@@ -6,7 +6,8 @@ from functools import cached_property
 
 import numpy as np
 
-from bbl.engines.conditional.maximum import ZERO_LOADING, ConditionalMaximum
+from bbl.engines.conditional.likelihood import ZERO_LOADING
+from bbl.engines.conditional.maximum import ConditionalMaximum
 from bbl.model.joint_influence import JointInfluence
 from bbl.model.layout import Layout
 from bbl.model.number_terms import to_raw

@@ -18,14 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bbl.engines.conditional.likelihood import design
+from bbl.engines.conditional.likelihood import design, independent_columns
 from bbl.engines.conditional.maximum import (
     ITMAX,
     MAX_COEFFICIENTS,
     OFF_FACE_LOG,
     TOLERANCE,
     ConditionalMaximum,
-    independent_columns,
     leading_columns,
 )
 from bbl.engines.conditional.ordinal_logits import AdjacentLogits, OrdinalLogits, ordinal_logits

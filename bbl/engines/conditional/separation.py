@@ -18,7 +18,14 @@ import numpy as np
 from bbl.engines.likelihood.existence import recede, step_down
 from bbl.model.layout import Layout
 
-__all__ = ["MAX_CELLS", "Separation", "separated_cells", "zero_margins"]
+__all__ = [
+    "MAX_CELLS",
+    "Separation",
+    "margins_of_sums",
+    "pair_tables",
+    "separated_cells",
+    "zero_margins",
+]
 
 # cells times columns of the design; for larger tables only zero margins are found
 MAX_CELLS = 2**22
@@ -78,6 +85,57 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
                 # -1 if it is empty
                 direction[g] += np.append(-float(is_empty[0]), step)
     return Separation(support, direction)
+
+
+def margins_of_sums(counts: np.ndarray, layout: Layout) -> np.ndarray:
+    """Return the direction (k, p) of `zero_margins`, from numbers (k, p) of rows with each column.
+
+    Terms have at most two predictors. Along the direction, the score of a group decreases by the
+    number of combinations of levels in a row that the group never has.
+    """
+    k = len(counts)
+    direction = np.zeros((k, 1 + layout.size))
+    level_tables = [_level_counts(own, layout) for own in counts]
+    tables = [
+        [*of_levels, *pair_tables(own, layout)]
+        for own, of_levels in zip(counts, level_tables, strict=True)
+    ]
+    for number, scope in enumerate(layout.scopes):
+        own = np.array([of_group[number] for of_group in tables])
+        occurs = own.sum(axis=0) > 0.0
+        for g in range(k):
+            is_empty = occurs & (own[g] == 0.0)
+            step = step_down(layout, scope, is_empty)
+            if step is not None:
+                direction[g] += np.append(-float(is_empty.flat[0]), step)
+    return direction
+
+
+def _level_counts(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
+    """Return the counts (L_i,) of all levels of each predictor, from those of columns (p,)."""
+    out = []
+    for i in range(layout.m):
+        own = counts[1 + layout.start[i] : 1 + layout.start[i + 1]]
+        out.append(np.append(counts[0] - own.sum(), own))
+    return out
+
+
+def pair_tables(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
+    """Return the counts (L_i, L_j) of pairs of levels of each interacting pair of predictors.
+
+    `counts` (p,) are the numbers or proportions of rows with each column of the design.
+    """
+    of_levels = _level_counts(counts, layout)
+    out = []
+    for (i, j), start in zip(layout.pairs.tolist(), layout.pair_start[:-1], strict=True):
+        shape = (int(layout.n_levels[i]), int(layout.n_levels[j]))
+        table = np.zeros(shape)
+        size = (shape[0] - 1) * (shape[1] - 1)
+        table[1:, 1:] = counts[1 + start : 1 + start + size].reshape(shape[0] - 1, -1)
+        table[1:, 0] = of_levels[i][1:] - table[1:, 1:].sum(axis=1)
+        table[0] = of_levels[j] - table[1:].sum(axis=0)
+        out.append(table)
+    return out
 
 
 def separated_cells(Z: np.ndarray, counts: np.ndarray) -> Separation | None:

@@ -10,7 +10,7 @@ from bbl.engines.engine_fit import Limit, Note
 from bbl.engines.likelihood.existence import first_parameters, holds_absent_level
 from bbl.model.layout import Layout
 from bbl.model.moments import level_counts
-from bbl.rows.sample import Sample
+from bbl.rows.sample import Rows
 
 __all__ = ["limits"]
 
@@ -21,7 +21,7 @@ TOO_FEW_ROWS = (
 ALIASED = "it is not identified given the other terms"
 
 
-def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[Limit]:
+def limits(maximum: ConditionalMaximum, sample: Rows, layout: Layout) -> list[Limit]:
     """Return the number of coefficients, the unbounded parameters and the notes for each group.
 
     Notes about all groups are returned with the first group. Couplings of levels that never occur
@@ -31,7 +31,7 @@ def limits(maximum: ConditionalMaximum, sample: Sample, layout: Layout) -> list[
     ----------
     maximum : ConditionalMaximum
         The fit, with coefficients (K, 1 + size).
-    sample : Sample
+    sample : Rows
         The sample. Its `pooled` rows are the rows of all groups.
     layout : Layout
     """

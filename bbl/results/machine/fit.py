@@ -119,13 +119,15 @@ class BBLResults(FittedMachine, ClassifierResults):
         # otherwise the class proportions are also estimated from the rows
         has_given_shares = self.priors is not None
         is_sample = self._kept is not None and not self._kept.is_complete
+        kept = self._sample_for_errors() if is_sample else None
         covariance = score_covariance(
-            self._sample_for_errors() if is_sample else self._checked_rows(),
+            self._checked_rows() if kept is None else kept.sample,
             estimate,
             self.engine,
             has_given_shares,
             self.survey,
             is_sample,
+            None if kept is None else kept.expansion,
         )
         if is_sample:
             covariance = replace(covariance, note=self._inference._errors_note)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import cached_property
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import pandas as pd
@@ -178,7 +178,7 @@ class Inference(Estimates):
         if self._survey is not None:
             note = SURVEY_NOTE.format(self._survey.errors) + joint_note
         elif self._kept is not None:
-            note = self._errors_note + SAMPLE_TESTS_NOTE
+            note = self._errors_note + (joint_note or SAMPLE_TESTS_NOTE)
         else:
             # `engine.errors` is a sentence on the source of the standard errors
             note = self._engine.errors + (joint_note or NOTE)
@@ -206,7 +206,7 @@ class Inference(Estimates):
     @property
     def _typical_sampling_error(self) -> float:
         """Median of `sampling_error`."""
-        errors = self._covariances.sampling_errors
+        errors = self._sampling_errors
         errors = errors[np.isfinite(errors) & (errors > 0.0)]
         return float(np.median(errors)) if len(errors) else 0.0
 
@@ -228,8 +228,19 @@ class Inference(Estimates):
         0.0
         """
         frame = estimate_table(self._labels, self._parameters, "group")
-        frame["error"] = 0.0 if self._kept is None else self._covariances.sampling_errors.ravel()
+        frame["error"] = self._sampling_errors.ravel()
         return labelled(frame, "error")
+
+    @cached_property
+    def _sampling_errors(self) -> np.ndarray:
+        """Relative error (K, size) of each standard error; see `sampling_error`."""
+        if self._kept is None:
+            return np.zeros(self._parameters.theta.shape)
+        if self._engine.joint:
+            influence = self._joint_tests.influence
+            expansion = cast(np.ndarray, self._kept.expansion)
+            return influence.sampling_errors(self._kept.sample, expansion)[:, 1:]
+        return self._covariances.sampling_errors
 
     @property
     def _parameters(self) -> Parameters:
@@ -316,7 +327,8 @@ class Inference(Estimates):
         """Wald tests of groups that are fitted jointly: ``of_group(g)``, ``between(a, b)``,
         ``covariance(groups)``.
         """
-        return JointTests(self._sample, self._estimate, self._engine, self._survey)
+        expansion = None if self._kept is None else self._kept.expansion
+        return JointTests(self._sample, self._estimate, self._engine, self._survey, expansion)
 
     def _selection(self, of: Compared) -> str | tuple[int, int]:
         """Return what `of` selects: "group", "pooled" or the positions of two groups; see

@@ -390,6 +390,8 @@ class MachineResults(ModelResults):
         """
         self._check_likelihood()
         if self.engine.joint:
+            if not rows.in_memory:
+                return sum(map(self._log_likelihood_of, rows.blocks(ROWS_PER_BLOCK)))
             rows = cast(Sample, rows)
             scores = replace(self.estimate, calibration=None).class_scores(rows.codes, rows.missing)
             return float(rows.weights @ log_probabilities(scores)[np.arange(rows.n), rows.response])
@@ -504,10 +506,10 @@ class MachineResults(ModelResults):
             return kept
         return replace(kept, sample=location.model.without_numbers(kept.sample))
 
-    def _sample_for_errors(self) -> Sample:
+    def _sample_for_errors(self) -> KeptRows:
         """Return the random sample of the rows used for standard errors of effects."""
         kept = cast(KeptRows, self._kept)
-        return kept.thinned(AUTO_ROWS, self.design.n_levels).sample
+        return kept.thinned(AUTO_ROWS, self.design.n_levels)
 
     def _number_tests(self) -> NumberTests | None:
         """Return the tests of the means of numeric predictors; None without numeric predictors."""

@@ -1,0 +1,590 @@
+"""Products with a design of indicators, by tables of composite predictors.
+
+A *composite* is a set of predictors whose joint levels are coded as one number. All sums over rows
+are sums over tables of the joint levels of two composites (for gradients) or of four (for
+information matrices), which take one addition for each row and table. Letters: n rows, p = 1 + size
+columns of the design, D non-reference levels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+
+import numpy as np
+
+from bbl.model.layout import Layout
+from bbl.rows.sample import Sample
+
+__all__ = ["DesignProducts", "has_products"]
+
+MAX_PAIR_STATES = 2**16  # joint levels of two composites; the table stays in the second-level cache
+MAX_QUAD_STATES = (
+    2**16
+)  # joint levels of four composites, unless a single predictor has more levels
+MAX_STATES = 2**22  # beyond, tables are larger than the products they replace
+BLOCK_ROWS = 16_384  # rows at a time for tables of two composites
+QUAD_ROWS = 2**17  # rows at a time for tables of four composites
+MAX_QUADS = 50_000  # sets of four composites
+
+
+def has_products(layout: Layout) -> bool:
+    """Return whether `DesignProducts` applies: nominal predictors, and terms of at most two, with
+    few enough levels for tables.
+    """
+    if layout.numbers is not None or layout.scores is not None or layout.order > 2:
+        return False
+    levels = np.sort(layout.n_levels)[::-1]
+    return float(np.prod(levels[:4], dtype=float)) <= MAX_STATES
+
+
+class _Composites:
+    """Composites of at most `max_states` joint levels, of consecutive predictors.
+
+    Parameters
+    ----------
+    layout : Layout
+    max_states : float
+        Composites of several predictors have at most this many joint levels.
+    order : int
+        Largest number of levels in a function of a composite.
+
+    Attributes
+    ----------
+    members : list of lists of int
+        The predictors of each composite. Constant predictors are left out.
+    n_states : list of int
+        Number of joint levels of each composite.
+    of_predictor : dict of int to int
+        The composite of each predictor.
+    dtype : type
+        Type of the composites' codes.
+    """
+
+    def __init__(self, layout: Layout, max_states: float, order: int):
+        self.order = order
+        self.n_levels = layout.n_levels.astype(np.intp)
+        self.members: list[list[int]] = []
+        self.n_states: list[int] = []
+        for i in np.flatnonzero(self.n_levels > 1).tolist():
+            n = int(self.n_levels[i])
+            if self.members and self.n_states[-1] * n <= max_states:
+                self.members[-1].append(i)
+                self.n_states[-1] *= n
+            else:
+                self.members.append([i])
+                self.n_states.append(n)
+        largest = max(self.n_states, default=1)
+        self.dtype = np.uint8 if largest <= 2**8 else np.uint16 if largest <= 2**16 else np.uint32
+        self.of_predictor = {i: c for c, own in enumerate(self.members) for i in own}
+
+    def codes(self, codes: np.ndarray) -> list[np.ndarray]:
+        """Return the codes (n,) of each composite, from the codes (n, m) of its predictors."""
+        out = []
+        for own in self.members:
+            joint = codes[:, own[0]].astype(np.intp)
+            for i in own[1:]:
+                joint *= self.n_levels[i]
+                joint += codes[:, i]
+            out.append(joint)
+        return out
+
+    @cached_property
+    def functions(self) -> list[list[tuple[tuple[int, int], ...]]]:
+        """The functions of each composite: products of the indicators of up to `order` levels.
+
+        A function is a tuple of (predictor, level) pairs, ordered by predictor; the first is the
+        constant 1, an empty tuple.
+        """
+        out = []
+        for own in self.members:
+            singles = [[(i, a) for a in range(1, int(self.n_levels[i]))] for i in own]
+            functions: list[tuple[tuple[int, int], ...]] = [()]
+            for order in range(1, self.order + 1):
+                for chosen in combinations(singles, order):
+                    functions += list(product(*chosen))
+            out.append(functions)
+        return out
+
+    @cached_property
+    def values(self) -> list[np.ndarray]:
+        """Values (functions, states) of the functions of each composite at its joint levels."""
+        out = []
+        for own, functions in zip(self.members, self.functions, strict=True):
+            levels = np.indices([int(self.n_levels[i]) for i in own]).reshape(len(own), -1)
+            place = {i: k for k, i in enumerate(own)}
+            out.append(
+                np.array(
+                    [
+                        np.all([levels[place[i]] == a for i, a in function], axis=0)
+                        if function
+                        else np.ones(levels.shape[1], dtype=bool)
+                        for function in functions
+                    ],
+                    dtype=float,
+                )
+            )
+        return out
+
+    @cached_property
+    def positions(self) -> list[dict[tuple[tuple[int, int], ...], int]]:
+        """Position of each function among the functions of its composite."""
+        return [{function: k for k, function in enumerate(own)} for own in self.functions]
+
+
+@dataclass(frozen=True)
+class _PairTable:
+    """The table of two composites, and the columns of the design that are summed over it.
+
+    Attributes
+    ----------
+    composites : (int, int)
+        The second is -1 if there is a single composite.
+    columns : ndarray of intp, shape (C,)
+        Columns of the design.
+    cells : tuple of two ndarrays of intp, shape (C,)
+        For each column, the positions of its functions of the two composites.
+    """
+
+    composites: tuple[int, int]
+    columns: np.ndarray
+    cells: tuple[np.ndarray, np.ndarray]
+
+
+class DesignProducts:
+    """Products with the design (n, 1 + size) of rows, without forming it.
+
+    Parameters
+    ----------
+    layout : Layout
+        Nominal predictors with terms of at most two; see `has_products`.
+    """
+
+    def __init__(self, layout: Layout):
+        self.layout = layout
+        self.p = 1 + layout.size
+
+    # -- scores and sums ---------------------------------------------------------------------------
+
+    @cached_property
+    def _of_two(self) -> _Composites:
+        """Composites for tables of two."""
+        return _Composites(self.layout, np.sqrt(MAX_PAIR_STATES), 2)
+
+    @cached_property
+    def _pair_tables(self) -> list[_PairTable]:
+        """The tables that contain all columns of the design, each column once."""
+        composites = self._of_two
+        chosen: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+        interacting = {
+            tuple(sorted({composites.of_predictor[i], composites.of_predictor[j]}))
+            for i, j in self.layout.pairs.tolist()
+            if i in composites.of_predictor and j in composites.of_predictor
+        }
+        # the table for functions of a single composite
+        home: dict[int, tuple[int, ...]] = {}
+        for pair in sorted(interacting, key=len, reverse=True):
+            for c in pair:
+                home.setdefault(c, pair)
+        for c in range(len(composites.members)):
+            home.setdefault(c, (c,))
+        for column, function in enumerate(_columns(self.layout)):
+            parts: dict[int, list[tuple[int, int]]] = {}
+            for i, a in function:
+                parts.setdefault(composites.of_predictor[i], []).append((i, a))
+            key = tuple(sorted(parts))
+            table = key if len(key) == 2 else home[key[0] if key else 0]
+            first, second = table if len(table) == 2 else (table[0], -1)
+            cells = [
+                composites.positions[c][tuple(parts.get(c, ()))] if c >= 0 else 0
+                for c in (first, second)
+            ]
+            chosen.setdefault((first, second), []).append((column, cells[0], cells[1]))
+        out = []
+        for pair, entries in chosen.items():
+            columns, rows, others = np.array(entries, dtype=np.intp).T
+            out.append(_PairTable(pair, columns, (rows, others)))
+        return out
+
+    @cached_property
+    def key(self) -> tuple[bytes, bytes]:
+        """Identifies the layout, for caches."""
+        return self.layout.n_levels.tobytes(), self.layout.pairs.tobytes()
+
+    def compact_codes(self, rows: Sample) -> np.ndarray:
+        """Return the codes (q, n) of the q composites of rows, for `scores_and_sums`."""
+        return self._compact(rows.codes)
+
+    def _compact(self, codes: np.ndarray) -> np.ndarray:
+        """Return the codes (q, n) of composites, from codes (n, m) of predictors."""
+        composites = self._of_two
+        out = np.empty((len(composites.members), len(codes)), dtype=composites.dtype)
+        for first in range(0, len(codes), BLOCK_ROWS):
+            rows = slice(first, min(len(codes), first + BLOCK_ROWS))
+            for own, joint in zip(out, composites.codes(codes[rows]), strict=True):
+                own[rows] = joint
+        return out
+
+    def _values(self, composite: int) -> np.ndarray:
+        """Return the values of a composite's functions; of the constant 1 for composite -1."""
+        return np.ones((1, 1)) if composite < 0 else self._of_two.values[composite]
+
+    def _cells(self, codes: np.ndarray) -> list[np.ndarray]:
+        """Return the cell (b,) of each row in each table, from codes (q, b) of composites."""
+        n_states = self._of_two.n_states
+        wide = codes.astype(np.intp)
+        out = []
+        for table in self._pair_tables:
+            first, second = table.composites
+            if second < 0:
+                out.append(wide[first])
+                continue
+            cell = wide[first] * n_states[second]
+            cell += wide[second]
+            out.append(cell)
+        return out
+
+    def scores_and_sums(
+        self, codes: np.ndarray, coefficients: np.ndarray, residuals: Callable
+    ) -> tuple[float, np.ndarray]:
+        """Return the sum of a function of scores, and sums of its values times the design.
+
+        Parameters
+        ----------
+        codes : ndarray, shape (q, n)
+            Codes of composites, from `compact_codes`.
+        coefficients : ndarray, shape (k, p)
+        residuals : callable
+            ``residuals(rows, scores)`` returns a number and values (k, b), from a slice of rows and
+            their scores (k, b), which it may overwrite.
+
+        Returns
+        -------
+        value : float
+            Sum of the numbers.
+        sums : ndarray, shape (k, p)
+            Sums over rows of the values times the design.
+        """
+        k = len(coefficients)
+        n = codes.shape[1]
+        lookups = self._lookups(coefficients)
+        totals = [np.zeros((k, lookup.shape[1])) for lookup in lookups]
+        value = 0.0
+        for first in range(0, n, BLOCK_ROWS):
+            rows = slice(first, min(n, first + BLOCK_ROWS))
+            cells = self._cells(codes[:, rows])
+            scores = self._look_up(cells, lookups, rows.stop - rows.start)
+            own, values = residuals(rows, scores)
+            value += own
+            self._add(totals, cells, values)
+        return value, self._to_columns(totals, k)
+
+    def _add(self, totals: list[np.ndarray], cells: list[np.ndarray], values: np.ndarray) -> None:
+        """Add values (k, b) of rows to the sums (k, cells) over each table."""
+        for total, cell in zip(totals, cells, strict=True):
+            for own, one in zip(total, values, strict=True):
+                own += np.bincount(cell, one, len(own))
+
+    def scores(self, codes: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
+        """Return ``design @ coefficients.T`` (n, k), from codes (n, m) and `coefficients`
+        (k, p).
+        """
+        out = np.empty((len(codes), len(coefficients)))
+        lookups = self._lookups(coefficients)
+        for first in range(0, len(codes), BLOCK_ROWS):
+            rows = slice(first, min(len(codes), first + BLOCK_ROWS))
+            cells = self._cells(self._compact(codes[rows]))
+            out[rows] = self._look_up(cells, lookups, rows.stop - rows.start).T
+        return out
+
+    def sums(self, codes: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return ``values.T @ design`` (k, p), from codes (n, m) and `values` (n, k)."""
+        k = values.shape[1]
+        columns = np.ascontiguousarray(values.T)
+        totals = [
+            np.zeros((k, len(self._values(a)[0]) * len(self._values(b)[0])))
+            for a, b in (table.composites for table in self._pair_tables)
+        ]
+        for first in range(0, len(codes), BLOCK_ROWS):
+            rows = slice(first, min(len(codes), first + BLOCK_ROWS))
+            self._add(totals, self._cells(self._compact(codes[rows])), columns[:, rows])
+        return self._to_columns(totals, k)
+
+    def _lookups(self, coefficients: np.ndarray) -> list[np.ndarray]:
+        """Return the score (k, cells) that each table adds."""
+        out = []
+        for table in self._pair_tables:
+            first, second = (self._values(c) for c in table.composites)
+            cells = np.zeros((len(coefficients), len(first), len(second)))
+            cells[:, table.cells[0], table.cells[1]] = coefficients[:, table.columns]
+            out.append((first.T @ cells @ second).reshape(len(coefficients), -1))
+        return out
+
+    def _look_up(self, cells: list[np.ndarray], lookups: list[np.ndarray], n: int) -> np.ndarray:
+        """Return the scores (k, n) of rows, given their cell in each table."""
+        scores = np.zeros((len(lookups[0]), n))
+        for cell, lookup in zip(cells, lookups, strict=True):
+            for g, own in enumerate(lookup):
+                scores[g] += own.take(cell)
+        return scores
+
+    def _to_columns(self, totals: list[np.ndarray], k: int) -> np.ndarray:
+        """Return the sums (k, p) of columns, from the sums (k, cells) over each table."""
+        out = np.zeros((k, self.p))
+        for table, total in zip(self._pair_tables, totals, strict=True):
+            first, second = (self._values(c) for c in table.composites)
+            sums = first @ total.reshape(k, first.shape[1], second.shape[1]) @ second.T
+            out[:, table.columns] = sums[:, table.cells[0], table.cells[1]]
+        return out
+
+    # -- information -------------------------------------------------------------------------------
+
+    @cached_property
+    def _of_four(self) -> _Composites:
+        """Composites for tables of four."""
+        return _Composites(self.layout, float(MAX_QUAD_STATES) ** 0.25, 4)
+
+    @property
+    def n_quads(self) -> float:
+        """Upper bound on the number of tables of four composites."""
+        q = float(len(self._of_four.members))
+        return max(1.0, q * (q - 1) * (q - 2) * (q - 3) / 24.0)
+
+    @cached_property
+    def _moments(self) -> _Moments:
+        """Positions of the moments of up to four levels."""
+        return _Moments(self.layout, self._of_four)
+
+    def gram(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return ``design.T @ (weights * design)`` (p, p), from `weights` (n,)."""
+        return self.grams(codes, weights[None])[0]
+
+    def grams(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the products (w, p, p) of `gram` for each of several `weights` (w, n)."""
+        return self.grams_of(self.moments(codes, weights))
+
+    def grams_of(self, moments: np.ndarray) -> np.ndarray:
+        """Return the products (w, p, p) of `grams`, given moments (w, M), which add over rows."""
+        index = self._moments.index
+        out = np.empty((len(moments), self.p, self.p))
+        for one, own in zip(out, moments, strict=True):
+            np.take(np.append(own, 0.0), index, out=one)
+        return out
+
+    def moments(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return the sums (w, M) of `weights` (w, n) over rows with each combination of up to four
+        levels of interacting predictors.
+        """
+        composites = self._of_four
+        tables = self._moments.tables
+        totals = [np.zeros((len(weights), _n_cells(composites, subset))) for subset, _ in tables]
+        for first in range(0, len(codes), QUAD_ROWS):
+            rows = slice(first, min(len(codes), first + QUAD_ROWS))
+            joint = _JointCodes(composites, codes[rows])
+            for (subset, _), total in zip(tables, totals, strict=True):
+                cell = joint(subset)
+                for own, weight in zip(total, weights, strict=True):
+                    own += np.bincount(cell, weight[rows], len(own))
+        out = np.zeros((len(weights), self._moments.size))
+        for (subset, entries), total in zip(tables, totals, strict=True):
+            table = total.reshape(len(weights), *(composites.n_states[c] for c in subset))
+            for axis, c in enumerate(subset, 1):
+                table = np.moveaxis(
+                    np.tensordot(composites.values[c], table, axes=(1, axis)), 0, axis
+                )
+            flat = table.reshape(len(weights), -1)
+            for target, cells in entries:
+                out[:, target] = flat[:, cells]
+        return out
+
+
+class _JointCodes:
+    """Codes of the joint levels of up to four composites, for a block of rows.
+
+    Parameters
+    ----------
+    composites : _Composites
+    codes : ndarray, shape (n, m)
+        Levels of the predictors.
+    """
+
+    def __init__(self, composites: _Composites, codes: np.ndarray):
+        self.n_states = composites.n_states
+        self.codes = composites.codes(codes)
+        self.n = len(codes)
+        self.pairs: dict[tuple[int, ...], np.ndarray] = {}
+
+    def _of_pair(self, pair: tuple[int, ...]) -> np.ndarray:
+        """Return the joint codes (n,) of up to two composites; cached."""
+        if len(pair) < 2:
+            return self.codes[pair[0]] if pair else np.zeros(self.n, dtype=np.intp)
+        if pair not in self.pairs:
+            joint = self.codes[pair[0]] * self.n_states[pair[1]] + self.codes[pair[1]]
+            self.pairs[pair] = joint.astype(np.uint16 if joint.max(initial=0) < 2**16 else np.intp)
+        return self.pairs[pair]
+
+    def __call__(self, subset: tuple[int, ...]) -> np.ndarray:
+        """Return the joint codes (n,) of the composites in `subset`."""
+        low = subset[2:]
+        n_low = int(np.prod([self.n_states[c] for c in low], dtype=np.intp))
+        joint = self._of_pair(subset[:2]).astype(np.intp)
+        if low:
+            joint *= n_low
+            joint += self._of_pair(low)
+        return joint
+
+
+def _n_cells(composites: _Composites, subset: tuple[int, ...]) -> int:
+    """Return the number of joint levels of the composites in `subset`."""
+    return int(np.prod([composites.n_states[c] for c in subset], dtype=np.intp))
+
+
+def _columns(layout: Layout) -> list[tuple[tuple[int, int], ...]]:
+    """Return the (predictor, level) pairs of each column of the design, the intercept first."""
+    out: list[tuple[tuple[int, int], ...]] = [()]
+    for scope in layout.scopes:
+        levels = (range(1, int(layout.n_levels[i])) for i in scope)
+        out += [tuple(zip(scope, chosen, strict=True)) for chosen in product(*levels)]
+    return out
+
+
+def _levels(scope: tuple[int, ...], i: int, n_levels: np.ndarray) -> np.ndarray:
+    """Return the level of predictor `i`, minus 1, in each column of a term."""
+    shape = [int(n_levels[j]) - 1 for j in scope]
+    return np.indices(shape)[scope.index(i)].ravel()
+
+
+def _positions(
+    scope: tuple[int, ...], strides: dict[int, int], n_levels: np.ndarray, skipped: set[int]
+) -> np.ndarray:
+    """Return the sum of strides times levels over the predictors of each column of a term, without
+    those in `skipped`.
+    """
+    out = np.zeros(1, dtype=np.intp)
+    for i in scope:
+        own = np.arange(int(n_levels[i]) - 1) * (0 if i in skipped else strides[i])
+        out = (out[:, None] + own).ravel()
+    return out
+
+
+class _Moments:
+    """Positions of moments, the weighted counts of rows with given levels of up to four predictors.
+
+    Attributes
+    ----------
+    size : int
+        Number M of moments.
+    tables : list
+        For each table of composites, its composites, and pairs of positions of moments and their
+        positions in the table of products of the composites' functions.
+    index : ndarray of int, shape (p, p)
+        The moment of each product of two columns of the design; M for products that are always 0.
+    """
+
+    def __init__(self, layout: Layout, composites: _Composites):
+        n_levels = layout.n_levels.astype(np.intp)
+        scopes = [scope for scope in [(), *layout.scopes] if all(n_levels[i] > 1 for i in scope)]
+        # columns of each scope, in the design
+        starts = {(): 0} | {
+            scope: 1 + int(start)
+            for scope, start in zip(layout.scopes, layout.cuts[:-1], strict=True)
+        }
+        unions = sorted(
+            {tuple(sorted({*one, *other})) for one in scopes for other in scopes}, key=len
+        )
+        offsets: dict[tuple[int, ...], int] = {}
+        self.size = 0
+        for union in unions:
+            offsets[union] = self.size
+            self.size += int(np.prod(n_levels[list(union)] - 1, dtype=np.intp))
+        self.tables = self._make_tables(composites, unions, offsets, n_levels)
+        p = 1 + layout.size
+        self.index = np.full((p, p), self.size, dtype=np.int32)
+        for s, one in enumerate(scopes):
+            for other in scopes[s:]:
+                union = tuple(sorted({*one, *other}))
+                block = offsets[union] + self._products(one, other, union, n_levels)
+                block[block < offsets[union]] = self.size
+                a, b = starts[one], starts[other]
+                self.index[a : a + len(block), b : b + block.shape[1]] = block
+                self.index[b : b + block.shape[1], a : a + len(block)] = block.T
+
+    def _products(
+        self,
+        one: tuple[int, ...],
+        other: tuple[int, ...],
+        union: tuple[int, ...],
+        n_levels: np.ndarray,
+    ) -> np.ndarray:
+        """Return the position of each product of two terms' columns among the moments of their
+        union; a large negative number for products that are always 0.
+        """
+        strides = (
+            dict(
+                zip(
+                    union,
+                    np.cumprod([1, *(n_levels[i] - 1 for i in union[:0:-1])])[::-1],
+                    strict=True,
+                )
+            )
+            if union
+            else {}
+        )
+        left = _positions(one, strides, n_levels, set())
+        right = _positions(other, strides, n_levels, set(one))
+        out = left[:, None] + right
+        shared = set(one) & set(other)
+        if shared:
+            conflict = np.zeros(out.shape, dtype=bool)
+            for i in shared:
+                conflict |= _levels(one, i, n_levels)[:, None] != _levels(other, i, n_levels)
+            out[conflict] = -(2**40)
+        return out
+
+    def _make_tables(
+        self,
+        composites: _Composites,
+        unions: list[tuple[int, ...]],
+        offsets: dict[tuple[int, ...], int],
+        n_levels: np.ndarray,
+    ) -> list[tuple[tuple[int, ...], list[tuple[slice, np.ndarray]]]]:
+        """Return the tables of composites that contain all moments, each moment once."""
+        n_composites = len(composites.members)
+        by_subset: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        for union in unions:
+            subset = tuple(sorted({composites.of_predictor[i] for i in union}))
+            by_subset.setdefault(subset, []).append(union)
+        # smaller sets of composites are sums over a larger table, if there is one
+        tables: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+        containing: dict[tuple[int, ...], tuple[int, ...]] = {}
+        for subset in sorted(by_subset, key=len, reverse=True):
+            home = containing.get(subset)
+            if home is None:
+                home = subset or (0,) * bool(n_composites)
+                for order in range(len(home) + 1):
+                    for smaller in combinations(home, order):
+                        containing.setdefault(smaller, home)
+            tables.setdefault(home, []).extend(by_subset[subset])
+        out = []
+        for subset, own in tables.items():
+            shape = [len(composites.functions[c]) for c in subset]
+            entries = []
+            for union in own:
+                cells = []
+                for c in subset:
+                    scope = tuple(i for i in union if composites.of_predictor[i] == c)
+                    # more than two predictors of a composite are not products of its functions
+                    cells.append(
+                        [
+                            composites.positions[c][tuple(zip(scope, levels, strict=True))]
+                            for levels in product(*(range(1, int(n_levels[i])) for i in scope))
+                        ]
+                    )
+                size = int(np.prod([len(one) for one in cells]))
+                # the predictors of a union are ordered, and so are those of consecutive composites
+                grid = np.ravel_multi_index(np.ix_(*map(np.array, cells)), shape).ravel()
+                entries.append((slice(offsets[union], offsets[union] + size), grid))
+            out.append((subset, entries))
+        return out

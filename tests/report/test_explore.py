@@ -180,10 +180,15 @@ def of_browser(page, fit, path, answers, priors):
 
 
 def predicted(fit, answers, priors):
-    """Return the probabilities of predict(); nan for rows that it refuses."""
+    """Return the probabilities of predict(); nan for rows that it refuses.
+
+    A model that refuses unknown predictors refuses all rows in which the same ones are unknown.
+    """
     answers, position = np.unique(answers, axis=0, return_inverse=True)
     rows = as_table(fit, answers)
     given = None if priors is None else dict(zip(fit.labels.groups, priors, strict=True))
+    is_number = np.isin(np.arange(answers.shape[1]), fit.labels.measured)
+    unknown = np.where(is_number, np.isnan(answers), answers == -1)
 
     def of_rows(chosen):
         try:
@@ -194,7 +199,13 @@ def predicted(fit, answers, priors):
                 return np.full((1, len(fit.labels.groups)), np.nan)
             return np.vstack([of_rows(half) for half in np.array_split(chosen, 2)])
 
-    return of_rows(np.arange(len(rows)))[position.ravel()]
+    expected = np.full((len(rows), len(fit.labels.groups)), np.nan)
+    patterns, pattern = np.unique(unknown, axis=0, return_inverse=True)
+    for number, own in enumerate(patterns):
+        chosen = np.flatnonzero(pattern.ravel() == number)
+        if not own.any() or np.isfinite(of_rows(chosen[:1])).all():
+            expected[chosen] = of_rows(chosen)
+    return expected[position.ravel()]
 
 
 @needs_browser

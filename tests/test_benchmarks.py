@@ -350,6 +350,7 @@ def test_rows_replace_those_of_the_same_key_in_order(tmp_path):
     assert (tmp_path / "x.csv").read_text() == stored and found.to_csv(index=False) == stored
 
 
+@pytest.mark.long
 def test_failure_becomes_a_row():
     row = run.launch(run.tasks("fit", quick=True)[0] | {"method": "nothing"}, None)
     assert "KeyError" in row["error"]
@@ -496,6 +497,7 @@ def test_summaries_of_a_data_set_that_is_run_again_replace_the_stored_ones(tmp_p
     assert "| zoo | 0.100 | 0.200 |" in text and "| vote; not compared: zoo |" in text
 
 
+@pytest.mark.long
 def test_the_average_is_compared_with_methods_that_ran_on_the_same_splits(tmp_path):
     auto = {"method": "bbl auto", "log_z": "auto", "calibrate": "temperature"}
     tan = five_folds("zoo", 0.2, method="TAN")
@@ -529,6 +531,7 @@ def test_the_average_is_compared_with_methods_that_ran_on_the_same_splits(tmp_pa
     assert page("field alone") == ""
 
 
+@pytest.mark.long
 def test_the_pages_of_accuracy_are_those_of_the_stored_numbers(tmp_path):
     accuracy.write(*accuracy_summary.stored(report.RESULTS), tmp_path)
     assert (tmp_path / "accuracy.md").read_bytes() == (report.RESULTS / "accuracy.md").read_bytes()
@@ -654,6 +657,7 @@ def test_the_study_of_posteriors_counts_what_lies_inside(monkeypatch):
 
 # of mean field with a fixed eps, on so few rows
 @pytest.mark.filterwarnings("ignore:On the training rows")
+@pytest.mark.long
 def test_the_study_of_digits_compares_scores_that_work():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 90)
@@ -691,6 +695,7 @@ def test_the_study_of_pooled_differences_counts_tests_and_limits():
     assert len({cell.name + cell.what for cell in pooled.CELLS}) == len(pooled.CELLS)
 
 
+@pytest.mark.long
 def test_the_page_of_coverage_is_that_of_the_stored_numbers(tmp_path, monkeypatch, capsys):
     for file in ("coverage.csv", "level.csv", "pooled.csv", "surveys.csv", "effects.csv"):
         (tmp_path / file).write_bytes((report.RESULTS / file).read_bytes())
@@ -741,6 +746,7 @@ def test_the_study_of_models_counts_parameters_and_true_nulls():
     assert "| **all: group** | 3 | 36 |" in text and " 1 samples could not be fitted." in text
 
 
+@pytest.mark.long
 def test_the_effects_study_counts_covered_effects():
     found = [row for number in range(2) for row in effects.replicate(number, 200)]
     frame = pd.DataFrame(found, columns=effects.COLUMNS)
@@ -914,6 +920,7 @@ def test_a_fit_to_sequences_is_measured_where_it_has_converged():
     assert min(cpu, wall, memory) > 0 <= weights
 
 
+@pytest.mark.long
 def test_each_vector_width_is_measured_in_a_process_of_its_own():
     name = "calibration, 50,000 rows, 4 classes"
     best = {name: {w: widths.in_a_process(name, w) for w in widths.WIDTHS}}

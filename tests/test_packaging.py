@@ -95,6 +95,7 @@ def test_every_package_folder_is_found():
     assert declared - {"*"} <= names and "packages" not in options
 
 
+@pytest.mark.long
 def test_a_kernel_is_built_again_where_what_it_reads_or_how_it_is_built_changes(
     tmp_path, monkeypatch
 ):
@@ -215,6 +216,7 @@ def folder_arrows():
     return arrows
 
 
+@pytest.mark.long
 def test_a_circle_is_found():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"e"}}) == {"a", "b", "c"}
     assert "bbl/api/machine/fit.py" in imports()["bbl/__init__.py"], (

@@ -556,6 +556,7 @@ def weak():
     return weak_fit(7)
 
 
+@pytest.mark.long
 def test_the_average_does_not_lose_to_the_class_proportions(weak):
     """Means over samples: the average predicts better than the class proportions, and than its
     other members without them.

@@ -50,6 +50,7 @@ def assert_same(found, expected, tolerance=1e-10):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["folder", "duckdb", "reader"])
+@pytest.mark.thinned(4)
 def test_inference_is_that_of_the_table(method, kind, table, tmp_path):
     source = lazydata.lazy(kind, table, tmp_path)
     lazy, own = (bbl.bbl(FORMULAS[method], data, method=method) for data in (source, table))
@@ -132,6 +133,7 @@ def test_effects_and_evaluations_read_the_data_again(sampled, wide):
     ids=lambda options: " ".join(map(str, options.values())),
 )
 @pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.thinned(3)
 def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp_path):
     if stored:  # too many states for a table of counts
         table = make_correlated(1000, 15)
@@ -172,6 +174,7 @@ def test_folds_of_loaded_rows(tmp_path):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
+@pytest.mark.thinned(3)
 def test_new_rows_in_batches_are_those_of_the_table(kind, table, tmp_path):
     fit = bbl.bbl("y ~ x0 * x1 + x2", table.head(500))
     table = table.assign(n=np.arange(len(table)) % 3)
@@ -190,6 +193,7 @@ def test_new_rows_in_batches_are_those_of_the_table(kind, table, tmp_path):
         assert str(found) == str(expected)
 
 
+@pytest.mark.long
 def test_a_source_that_has_changed_since_the_fit_is_named(wide, tmp_path):
     paths = lazydata.write_parts(wide, tmp_path / "parts")
     tables = [wide.head(10_000), wide.tail(20_000)]
@@ -357,6 +361,7 @@ def test_kept_rows_travel_in_the_file(table, sampled, tmp_path):
             bbl.load(tmp_path / "fit.bbl").bse  # noqa: B018
 
 
+@pytest.mark.long
 def test_errors_of_a_sample_are_close_and_known(sampled):
     lazy, own = sampled
     kept = lazy.inference()
@@ -383,6 +388,7 @@ def test_errors_of_a_sample_are_close_and_known(sampled):
 
 
 @pytest.mark.parametrize("kind", ["folder", "duckdb"])
+@pytest.mark.thinned(2)
 def test_all_rows_are_read_again_for_exact_errors(kind, wide, tmp_path):
     formula = "y ~ . + x0 * x1 + x2 * x5"
     source = lazydata.lazy(kind, wide, tmp_path)
@@ -505,6 +511,7 @@ def test_sample_rows_does_not_depend_on_the_source(kind, table, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_sample_rows_are_drawn_with_equal_probability():
     data = pd.DataFrame({"row": np.arange(40)})
     rng = np.random.default_rng(0)

@@ -36,6 +36,7 @@ def assert_same(found, expected, tolerance=1e-9):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
+@pytest.mark.thinned(3)
 def test_fits_predictions_and_errors_are_those_of_the_table(kind, table, tmp_path):
     source = lazydata.lazy(kind, table, tmp_path)
     lazy, own = (bbl.bbl(FORMULA, data, "n", numeric=["u", "v"]) for data in (source, table))
@@ -87,6 +88,7 @@ def test_folds_are_those_of_the_table(table, tmp_path):
     assert_same(lazy.cvframe, own.cvframe, 1e-8)
 
 
+@pytest.mark.long
 def test_a_sample_of_the_rows_has_close_standard_errors(monkeypatch, tmp_path):
     table = make_table(24_000)
     own = bbl.bbl(FORMULA, table, numeric=["u", "v"], lambda_=1e-4)

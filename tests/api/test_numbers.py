@@ -299,6 +299,7 @@ def test_steps_and_values_of_numbers(table):
     assert_allclose(slopes, ((up - down) / (2 * h)).mean(), rtol=1e-5)
 
 
+@pytest.mark.long
 def test_standard_errors_are_those_of_the_bootstrap(table):
     fit = numeric("y ~ (a + b + u + v)^2", table, method="ml")
     delta = fit.avg_comparisons(["a", "u", "v"]).frame["std_error"]

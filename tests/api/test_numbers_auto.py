@@ -123,6 +123,7 @@ def test_intervals_have_about_the_same_number_of_rows(fit, table):
 
 
 @pytest.mark.parametrize("formula", ["y ~ u*v", "y ~ a*u"])
+@pytest.mark.thinned(2)
 def test_the_order_and_the_repetition_of_rows_do_not_matter(table, formula):
     numeric = [name for name in ("u", "v") if name in formula]
     counts = 1 + np.arange(len(table)) % 2
@@ -135,6 +136,7 @@ def test_the_order_and_the_repetition_of_rows_do_not_matter(table, formula):
 
 @pytest.mark.parametrize("store_data", [True, False])
 @pytest.mark.parametrize("formula", ["y ~ u + v", "y ~ a*u + b"])
+@pytest.mark.thinned(4)
 def test_saved_averages_predict_the_same_bits(table, tmp_path, store_data, formula):
     numeric = [name for name in ("u", "v") if name in formula]
     fit = auto(formula, table, numeric=numeric)
@@ -148,6 +150,7 @@ def test_saved_averages_predict_the_same_bits(table, tmp_path, store_data, formu
         assert_allclose(frames[0]["estimate"], frames[1]["estimate"])
 
 
+@pytest.mark.long
 def test_effects_and_cross_validation(fit, table):
     frame = fit.avg_comparisons("u", step=0.5, se=False).frame
     moved = fit.predict(table.assign(u=table["u"] + 0.5), type="prob")["s"].mean()
@@ -175,6 +178,7 @@ def test_missing_numbers_are_averaged_over_by_members_that_can(table):
     assert np.isfinite(fit.predict(new, type="prob")["s"]).all()
 
 
+@pytest.mark.long
 def test_many_rows_have_a_single_holdout():
     rng = np.random.default_rng(3)
     n = 5200

@@ -40,6 +40,7 @@ def fitted(table, **options):
 
 
 @pytest.mark.parametrize("covariance", ["group", "shared"])
+@pytest.mark.thinned(2)
 def test_effects_have_linearised_errors(table, covariance):
     """Linearised by hand, with influences from refits to slightly changed weights."""
     table = table.assign(stratum=table["cluster"] % 3)

@@ -33,6 +33,7 @@ def chosen(fit):
     return {name: getattr(model, name) for name in CV}
 
 
+@pytest.mark.long
 def test_the_chosen_options_have_the_least_out_of_fold_loss():
     data = rows(ratio=1.6)
     ordered = data.sort_values(["y", "v", "u"])

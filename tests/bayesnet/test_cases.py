@@ -222,6 +222,7 @@ def outcome(families, log):
 
 
 @pytest.mark.parametrize("name", bncases.cases("greedy"))
+@pytest.mark.thinned(2)
 def test_greedy_searches_end_where_rs_do(name):
     data = bncases.data(name)
     for run in bncases.case(f"{name}_greedy")["runs"]:
@@ -272,6 +273,7 @@ def test_conditional_information_of_a_feature_given_another_agrees_with_r():
             assert conditional_information(counts) == pytest.approx(entry["value"], abs=1e-12)
 
 
+@pytest.mark.long
 def test_weights_of_least_squared_error_are_those_of_a_plain_minimisation(tmp_path):
     from scipy.optimize import approx_fprime, minimize
 

@@ -124,6 +124,7 @@ def test_equal_couplings_differ_from_that_of_all_rows_where_margins_do():
                 )
 
 
+@pytest.mark.long
 def test_couplings_of_sparse_groups_have_tests_that_agree_with_their_limits():
     rng, layout = np.random.default_rng(2), Layout([2, 3])
     states = np.array([(a, b) for a in range(2) for b in range(3)], dtype=np.uint8)

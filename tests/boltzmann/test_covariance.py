@@ -39,6 +39,7 @@ def standard_errors(sample, layout, lambda_=0.0, lambdah=0.0):
     return fit.theta, np.sqrt(np.concatenate([np.diag(t) for t in terms])), terms
 
 
+@pytest.mark.long
 def test_standard_errors_are_the_spread_of_estimates():
     rng, layout = np.random.default_rng(0), Layout(LEVELS)
     theta = rng.normal(scale=0.7, size=layout.size)

@@ -91,6 +91,7 @@ def test_graphs_that_are_not_fitted_have_no_weight_and_are_none_of_the_best(seed
     assert min(left_out, default=np.inf) > max(best[0] + 100.0, best[n_best - 1]) - 1e-6
 
 
+@pytest.mark.long
 def test_small_tables_have_their_cores_fitted_in_few_rounds(monkeypatch):
     """Nearly independent predictors: most graphs are near the best, and all of their cores have to
     be fitted.

@@ -129,6 +129,7 @@ def test_mcsample_draws_from_the_same_and_finds_the_best_row(fit):
 
 
 @pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.thinned(4)
 def test_chains_of_machines_with_too_many_states_to_list_have_that_distribution(name):
     # draws are few, as the chains would pass over each of many in a long time only
     # and couplings weak, so that the chains change between clusters
@@ -145,6 +146,7 @@ def test_chains_of_machines_with_too_many_states_to_list_have_that_distribution(
     assert drawn.best_energy == pytest.approx(np.log(p[:, 0].max()) + 2.0)
 
 
+@pytest.mark.long
 def test_large_machines_are_sampled_by_chains():
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
@@ -164,6 +166,7 @@ def test_large_machines_are_sampled_by_chains():
     assert sampled.emax.iloc[0] == pytest.approx(energy)
 
 
+@pytest.mark.thinned(2)
 def test_missing_values_are_filled_by_the_enumeration(fit):
     states = visible_states(fit)
     p = truth(fit) @ fit.class_shares if fit.labels.response else truth(fit)[:, 0]

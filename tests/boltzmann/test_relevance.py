@@ -289,6 +289,7 @@ def test_an_average_of_noise_predicts_the_shares_and_uses_nothing(tmp_path, seed
     np.testing.assert_array_equal(probabilities(loaded, noise), probabilities(fit, noise))
 
 
+@pytest.mark.long
 def test_many_weak_predictors_none_of_them_relevant_are_still_used_together():
     rng = np.random.default_rng(1)
     x = rng.integers(0, 2, (400, 60))

@@ -314,6 +314,7 @@ def test_a_group_without_rows_has_no_tests_and_the_others_have():
     assert np.isnan(compare_groups(groups[0], groups[2]).p).all()
 
 
+@pytest.mark.long
 def test_the_level_of_a_sparse_pair_is_held_by_the_sum_over_all_tables():
     """Two independent predictors: every 2 x 2 table of n rows, its chance, and what the test says
     of it.

@@ -70,6 +70,7 @@ def tuned(frame, rule="cv", lambdah=1e-3, **options):
 
 
 @pytest.mark.parametrize(("make", "share"), [(species, 0.45), (noise, 0.45)])
+@pytest.mark.thinned(2)
 def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(
     make, share, evaluations, monkeypatch
 ):
@@ -226,6 +227,7 @@ def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choos
 
 
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
+@pytest.mark.thinned(2)
 def test_tuning_does_not_depend_on_the_number_of_threads(missing):
     frame = species(n=200, m=6)
     if missing == "marginal":

@@ -100,6 +100,7 @@ def test_each_part_is_read_once(client, tmp_path):
     assert differs(one, other) < 1e-8
 
 
+@pytest.mark.long
 def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_path, monkeypatch):
     frame = make_frame(seed=1)
     monkeypatch.setattr(parquet, "PART_ROWS", 2000)  # of the files' row groups of 800 rows
@@ -114,6 +115,7 @@ def test_parquet_is_read_by_the_workers_of_a_client_that_is_given(client, tmp_pa
     assert differs(one, other) < 1e-13
 
 
+@pytest.mark.long
 def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
     monkeypatch.setattr(fold_assignment, "MAX_SINGLE_COPIES", 0)
     one = bbl.crossVal(

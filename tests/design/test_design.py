@@ -451,6 +451,7 @@ class TestManyLevels:
         with pytest.raises(DataError, match="30 distinct values in 30 observations"):
             Design.from_data("y ~ a", dict(y=np.arange(30) % 2, a=np.arange(30)))
 
+    @pytest.mark.long
     def test_pairs_of_very_many_predictors_are_checked_before_they_are_listed(self):
         rng = np.random.default_rng(0)
         table = dict(

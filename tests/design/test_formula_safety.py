@@ -239,6 +239,7 @@ def test_length_and_depth_are_bounded():
         parse("y ~ " + "+".join([".^2"] * 2_000), ["y", *map(str, range(100))])
 
 
+@pytest.mark.long
 def test_long_sums_of_pairs():
     names = [f"v{k}" for k in range(120)]
     pairs = list(itertools.combinations(names, 2))[:6_000]

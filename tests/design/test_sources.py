@@ -171,6 +171,7 @@ def test_ordered_categories_keep_their_order_and_have_to_agree(table):
         encode_source(lazy_source(lambda: iter([declared, other])), "y ~ .")
 
 
+@pytest.mark.long
 def test_columns_that_are_no_levels_are_refused_while_they_are_read():
     seen = []
 

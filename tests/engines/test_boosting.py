@@ -151,6 +151,7 @@ def test_random_cuts_part_levels_in_two_and_raise_the_likelihood():
     assert len(seen) > 3  # not always the same cut
 
 
+@pytest.mark.long
 def test_the_best_round_is_kept(monkeypatch):
     codes, n_levels, y, weights, _ = kernel_rows(3, n=200)
     log_shares = np.log(np.bincount(y) / 200)

@@ -91,6 +91,7 @@ def test_of_saturated_tables_of_more_groups_it_adds_half_to_each_cell():
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("interaction", [False, True])
 @pytest.mark.parametrize("separated", [False, True])
+@pytest.mark.thinned(4)
 def test_maximum(K, interaction, separated):
     data = rows_of(K=K, n=40)
     if separated:
@@ -104,6 +105,7 @@ def test_maximum(K, interaction, separated):
     assert model.converged and np.isfinite(model.inference().table()["se"].dropna()).all()
 
 
+@pytest.mark.long
 def test_profile_limits_are_where_the_test_rejects():
     data = rows_of(K=3, n=40)
     data = data[~((data["a"] == "r") & (data["y"] == "v"))]
@@ -131,6 +133,7 @@ def test_profile_limits_are_where_the_test_rejects():
     np.testing.assert_allclose(one["chisq"], two["chisq"], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.long
 def test_nested_fits_have_the_penalised_likelihood_ratio():
     data = rows_of(K=3, n=40)
     Z, Y = design_of(data, True), np.column_stack([data["y"] == g for g in "uvw"]).astype(float)

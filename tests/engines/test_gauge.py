@@ -145,6 +145,7 @@ def relevelled(data, last, columns="abcd"):
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 @pytest.mark.parametrize("log_z", ["exact", "half", "pseudo"])
 @pytest.mark.parametrize("n", [60, 500])
+@pytest.mark.thinned(3)
 def test_probabilities_do_not_depend_on_reference_levels(n, log_z, missing):
     data = table(n, missing == "marginal")
     got = {}

@@ -196,6 +196,7 @@ def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(rows, re
     assert not hasty.converged and "Converged: no" in str(hasty.summary())
 
 
+@pytest.mark.long
 def test_two_votes_choose_fewer_terms(fit, rows):
     both = bbl.bbl("~ .", rows, method="shbm", combine="and", verbose=0)
     assert (both.order_counts <= fit.order_counts).all().all()
@@ -331,6 +332,7 @@ def test_a_group_of_few_varying_predictors_has_a_fit(rows, n_varying):
         assert np.isfinite(fit.estimate.parameters.theta).all()
 
 
+@pytest.mark.long
 def test_the_levels_of_predictors_may_have_any_order(rows):
     fit = bbl.bbl("~ .", rows, method="shbm", verbose=0)
     turned = bbl.bbl("~ .", 1 - rows, method="shbm", verbose=0)
@@ -412,6 +414,7 @@ def test_options_of_sampled_refits_are_checked(name, value):
         HighOrder(**{name: value})
 
 
+@pytest.mark.long
 def test_long_chains_bring_cd_to_the_maximum_of_the_likelihood(rows):
     exact = bbl.bbl("~ .", rows, method="shbm", order=2, refit="exact", lambda_=60.0, verbose=0)
     with warnings.catch_warnings():

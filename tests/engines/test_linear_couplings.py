@@ -432,6 +432,7 @@ def test_missing_values_as_a_level_are_out_of_order(method):
 
 
 @pytest.mark.parametrize("method", ["pseudo", "ml"])
+@pytest.mark.thinned(2)
 def test_files_keep_the_scores(method, tmp_path):
     data = table(missing=True)
     fit = bbl.bbl(
@@ -507,6 +508,7 @@ def test_a_density_can_be_sampled(method):
 
 
 @pytest.mark.parametrize("method", ["pseudo", "ml"])
+@pytest.mark.thinned(2)
 def test_effects_have_errors_of_the_delta_method(method):
     fit = bbl.bbl("y ~ .^2", table(400), method=method, ordered="linear", lambda_=0)
     delta = fit.avg_comparisons("a")
@@ -688,6 +690,7 @@ def test_contrasts_are_zero_in_the_smaller_model(kept, scores_of_large):
     assert np.linalg.matrix_rank(contrasts.T @ A[positions]) == contrasts.shape[1]
 
 
+@pytest.mark.long
 def test_the_composite_ratio_has_its_distribution():
     """Of 150 samples of a linear model of three predictors, 5 % are rejected."""
     of = Layout([3, 3, 3], scores=[np.array([0.5, 1.0])] * 3)

@@ -256,6 +256,7 @@ def test_weights_equal_repeated_rows_and_order_does_not_matter(logits, ridge):
 
 
 @pytest.mark.parametrize("logits", LOGITS)
+@pytest.mark.thinned(2)
 def test_errors_of_effects_are_those_of_refits(logits):
     data = drawn(600)
     for ridge in (0, 1e-3):
@@ -557,6 +558,7 @@ def test_explanations_add_up(logits):
 
 
 @pytest.mark.parametrize("logits", LOGITS)
+@pytest.mark.thinned(2)
 def test_results_that_use_class_scores(logits, tmp_path):
     data = drawn()
     fit = fitted(data, logits=logits)

@@ -143,6 +143,7 @@ def test_memory_of_draws_is_estimated_before_they_are_made(monkeypatch):
 @pytest.mark.parametrize(
     "options", [{}, {"sampler": "exchange"}, {"sampler": "pseudo"}, {"prior": "conjugate"}], ids=str
 )
+@pytest.mark.thinned(2)
 def test_seeds_reproduce_and_threads_do_not_matter(titanic, quick, options):
     one = fitted(titanic, seed=3, **options).posterior.draws
     assert np.array_equal(one, fitted(titanic, seed=3, n_jobs=4, **options).posterior.draws)

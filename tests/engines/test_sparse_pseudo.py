@@ -145,6 +145,7 @@ def test_a_site_without_neighbours_has_its_level_shares():
         assert_allclose(fit.theta[layout.start[2] :][:2], np.log(shares[1:] / shares[0]), atol=1e-7)
 
 
+@pytest.mark.long
 def test_fields_of_absent_levels_end_at_their_bound():
     # most of the 20 levels are rare or absent, so that their fields fall to the bound
     codes = draw([20] * 6, 200, seed=5) ** 3 // 400

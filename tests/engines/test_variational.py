@@ -96,6 +96,7 @@ def plain_fit(data):
     ],
     ids=str,
 )
+@pytest.mark.thinned(3)
 def test_other_approximations_are_saved_and_opened(data, plain_fit, tmp_path, options):
     fit = bbl.bbl("y ~ .^2", data, method="pvi", seed=1, **options, **QUICK)
     fit.save(tmp_path / "m.bbl")
@@ -109,6 +110,7 @@ def test_other_approximations_are_saved_and_opened(data, plain_fit, tmp_path, op
     assert not np.allclose(theta, plain_fit.estimate.parameters.theta[0])
 
 
+@pytest.mark.long
 def test_without_a_prior_means_are_near_maximum_likelihood():
     rng = np.random.default_rng(7)
     x = rng.integers(0, 2, (4000, 3))

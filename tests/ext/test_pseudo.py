@@ -675,6 +675,7 @@ def test_wide_problems_never_end_higher_than_they_began():
 
 @pytest.mark.parametrize(("m", "levels", "absent"), [(520, 2, 0.0), (270, 3, 0.0), (520, 2, 0.9)])
 @pytest.mark.parametrize("width", widths())
+@pytest.mark.thinned(3)
 def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(
     width, m, levels, absent, monkeypatch
 ):

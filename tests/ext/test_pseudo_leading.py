@@ -124,6 +124,7 @@ def test_leading_eigenvectors_are_lapacks():
     assert np.linalg.norm(V.T @ vectors[:, -8:]) ** 2 > 7.9
 
 
+@pytest.mark.long
 def test_penalties_of_columns_and_of_the_zero_sum_gauge():
     own = problem()
     more = np.repeat(np.linspace(0.0, 0.02, M), L - 1)

@@ -456,6 +456,7 @@ def test_empirical_bayes_leaves_out_the_variance_of_log_scales(slab):
     assert np.linalg.norm(fits[0].theta - fits[1].theta) > 1e-3
 
 
+@pytest.mark.long
 def test_the_centred_approximation_shrinks_less():
     layout = Layout([2] * 6)
     codes = np.random.default_rng(15).integers(0, 2, (200, 6)).astype(np.uint8)

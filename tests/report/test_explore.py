@@ -211,6 +211,7 @@ def predicted(fit, answers, priors):
 @needs_browser
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.thinned(3)
 def test_a_page_has_the_probabilities_of_predict(browser, name, tmp_path):  # noqa: F811
     fit = MODELS[name]()
     path = fit.explore(tmp_path / "page.html").path
@@ -603,6 +604,7 @@ def test_couplings_have_estimates_intervals_and_tests(browser, tmp_path):  # noq
 
 @needs_browser
 @pytest.mark.parametrize("name", ["tree", "averaged networks"])
+@pytest.mark.thinned(2)
 def test_arcs_of_networks_have_a_heat_map(browser, tmp_path, name):  # noqa: F811
     model = MODELS[name]()
     path = tmp_path / "report.html"

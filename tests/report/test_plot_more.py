@@ -207,6 +207,7 @@ class TestLogo:
         np.testing.assert_allclose(zero_sum_fields(pooled)[2][1], fields[2][1] - fields[2][0])
 
     @pytest.mark.parametrize("K", [1, 4, 11])
+    @pytest.mark.thinned(3)
     def test_sizes(self, K):
         labels = Labels("y", tuple(range(K)), tuple(f"pos{i}" for i in range(5)), (DNA,) * 5)
         rng = np.random.default_rng(1)
@@ -358,6 +359,7 @@ class TestCalibration:
         assert diagram.get_legend() is None
 
     @pytest.mark.parametrize("K", [3, 12])
+    @pytest.mark.thinned(2)
     def test_many_groups(self, K):
         rng = np.random.default_rng(2)
         labels = Labels("_y", tuple(f"_{k}" for k in range(K)), (), ())

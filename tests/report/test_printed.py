@@ -56,6 +56,7 @@ def test_wald_tests_have_their_statistic():
 
 
 @pytest.mark.filterwarnings("ignore::bbl.ConvergenceWarning", "ignore::bbl.DataWarning")
+@pytest.mark.long
 def test_the_summary_of_many_groups_fits_a_page():
     codons = bbl.datasets.load_genetic_code()  # 21 amino acids
     summary = bbl.bbl("aa ~ .^2", codons).summary()

@@ -118,6 +118,7 @@ def test_clusters_of_a_sampling_design_stay_together(rows):
     )
 
 
+@pytest.mark.long
 def test_an_average_by_auto_is_validated_on_its_rows(rows):
     fit = quiet(bbl.bbl, "Survived ~ .", rows, method="auto")
     options = {"nfold": 2, "shuffle": True, "seed": 1}

@@ -56,6 +56,7 @@ def contrast_of(analysis, row):
 
 
 @pytest.mark.parametrize("name", rlogistic.names())
+@pytest.mark.thinned(3)
 def test_effects_of_regressions_are_those_of_the_references(name):
     case = rlogistic.read(name)
     model = case.fit()

@@ -116,6 +116,7 @@ def test_a_figure_goes_into_the_callers_axes(fit):
 
 
 @pytest.mark.parametrize("kind", ["trace", "rank"])
+@pytest.mark.thinned(2)
 def test_names_above_panels_stay_apart_and_on_the_figure(kind):
     names = [
         f"${'a long name of one predictor and one level'[: 40 + k]}$ number {k:02d}"

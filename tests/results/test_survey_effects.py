@@ -137,6 +137,7 @@ def test_predictions_of_conditional_fits_have_the_errors_of_svyglm(name, k):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.thinned(4)
 def test_replicates_are_near_linearised_errors(method):
     linearised = fit(method).avg_comparisons(verbose=0)
     jackknife = fit(method, bbl.survey("w", strata="stratum", cluster="psu", type="JKn"))
@@ -192,6 +193,7 @@ def test_a_domain_keeps_the_clusters_of_all_rows():
     assert np.isfinite(frame["std_error"]).all()
 
 
+@pytest.mark.long
 def test_loaded_models_answer_alike(tmp_path):
     for design in (DESIGN, bbl.survey("w", strata="stratum", cluster="psu", type="JKn")):
         model = fit("ml", design)

@@ -48,6 +48,7 @@ def few_rows(seed, n):
 
 @pytest.mark.parametrize(("method", "seed"), [("boosting", 0), ("boosting", 3), ("auto", 1)])
 @pytest.mark.parametrize("n", [30, 100])
+@pytest.mark.thinned(3)
 def test_few_rows_are_predicted_alike_by_columns_in_another_order(method, seed, n):
     data = few_rows(seed, n)
     turned = data[[*"dbeac", "y"]].rename(columns={"a": "q", "d": "zz"})

@@ -46,6 +46,7 @@ def table():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=str)
+@pytest.mark.thinned(2)
 def test_it_passes_the_checks_of_scikit_learn_but_those_that_it_declares(estimator):
     declared = OUT_OF_FOLD if estimator.cv is not None else {}
     # raises at any other failure

@@ -174,6 +174,7 @@ def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise()
         assert found.refitted is right and (again < raw) == right
 
 
+@pytest.mark.long
 def test_the_path_of_folds_ends_twelve_penalties_after_the_best_with_the_same_choice(monkeypatch):
     codes, rng = signs(300, 10), np.random.default_rng(6)
     y = (product(codes, (1.0, (0,)), (1.0, (1, 2))) + rng.logistic(size=300) > 0).astype(int)

@@ -208,6 +208,7 @@ def test_junction_trees_reach_the_enumerated_maximum(tree_only):
 
 
 @pytest.mark.parametrize("kind", ["states", "tree"])
+@pytest.mark.long
 def test_covariances_are_the_inverse_information(kind, request):
     if kind == "tree":
         request.getfixturevalue("tree_only")
@@ -341,6 +342,7 @@ def test_a_prior_count_beside_any_number_of_rows_has_the_share_that_it_is(count,
 
 
 @pytest.mark.parametrize("count", [1.0, 1e3, 1e6, 1e9])
+@pytest.mark.thinned(4)
 def test_gradients_alone_find_far_maxima_of_heavy_rows(count, monkeypatch):
     """25 rows that leave most of 64 states to the prior count: a junction tree ends where Newton's
     method does.

@@ -135,6 +135,7 @@ def test_a_ridge_keeps_all_parameters_finite():
     assert solution.determined.all()
 
 
+@pytest.mark.long
 def test_zero_margins_on_a_tree_leave_the_face_of_a_table(monkeypatch):
     from bbl.engines.likelihood import solve
 

@@ -728,8 +728,6 @@ class Location:
             Missing numeric values are averaged over. Other predictors must be known if a known
             numeric predictor depends on them.
         """
-        from scipy.linalg import solve_triangular
-
         numbers = self.numbers(codes)
         z = self.model.indicators(codes)
         out = np.zeros((len(codes), len(self.C)))
@@ -750,9 +748,11 @@ class Location:
             for g in range(len(self.C)):
                 factor = np.linalg.cholesky(self.S[g][np.ix_(known, known)])
                 residuals = numbers[rows][:, known] - z[rows] @ self.C[g][:, known]
-                standardised = solve_triangular(factor, residuals.T, lower=True)
+                # not `solve_triangular`, which starts threads
+                inverse = np.tril(np.linalg.inv(factor))
+                standardised = residuals @ inverse.T
                 out[rows, g] = (
-                    -0.5 * (standardised**2).sum(axis=0)
+                    -0.5 * np.einsum("nq,nq->n", standardised, standardised)
                     - np.log(factor.diagonal()).sum()
                     - 0.5 * len(known) * LOG_2PI
                 )

@@ -273,20 +273,8 @@ class NumberScoreGradient:
         starts: np.ndarray,
     ) -> np.ndarray:
         """Return the derivatives (U, K, K, coefficients) of U sums, as `ScoreGradient.sums`."""
-        model = self._location.model
-        if missing is not None and self._location.is_needed(missing).any():
-            raise OptionError(
-                "Standard errors are not available for rows with a missing predictor on which the "
-                "mean of a numeric predictor depends.",
-                argument="se",
-                hint="Use se='bootstrap' or se=False, or complete rows.",
-            )
-        chosen = model.categories
-        levels = nominal_codes(codes, model.is_number, model.n_levels)[:, chosen]
-        missing_levels = None if missing is None else missing[:, chosen]
-        of_levels = self._gradient.sums(
-            np.ascontiguousarray(levels), missing_levels, p, weights, starts
-        )
+        levels, missing_levels = self._levels(codes, missing)
+        of_levels = self._gradient.sums(levels, missing_levels, p, weights, starts)
         K = self.n_groups
         of_numbers = np.zeros((*of_levels.shape[:3], self._influence.size))
         unit = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
@@ -306,3 +294,47 @@ class NumberScoreGradient:
                     "nyg,ngd->ygd", by_score[lo:hi], derivatives[lo:hi], optimize=True
                 )
         return np.concatenate([of_levels, of_numbers], axis=3)
+
+    def score_changes(
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray | None,
+        directions: np.ndarray,
+        starts: np.ndarray,
+    ) -> np.ndarray:
+        """Return the derivatives (T, n, K) of class scores along T directions (T, U, K,
+        coefficients), as `ScoreGradient.score_changes`.
+        """
+        levels, missing_levels = self._levels(codes, missing)
+        n_own = self._gradient.n_coefficients
+        out = self._gradient.score_changes(levels, missing_levels, directions[..., :n_own], starts)
+        for first in range(0, len(codes), ROWS):
+            rows = slice(first, first + ROWS)
+            derivatives = self._influence.derivatives(
+                codes[rows], None if missing is None else missing[rows]
+            )
+            # units of these rows, which are consecutive
+            bounds = np.clip(starts - first, 0, len(derivatives))
+            for u in np.flatnonzero(np.diff(bounds)):
+                own = slice(bounds[u], bounds[u + 1])
+                changes = np.einsum(
+                    "ngd,tgd->tng", derivatives[own], directions[:, u, :, n_own:], optimize=True
+                )
+                out[:, rows][:, own] += changes
+        return out
+
+    def _levels(
+        self, codes: np.ndarray, missing: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the codes and missing cells of the non-numeric predictors."""
+        model = self._location.model
+        if missing is not None and self._location.is_needed(missing).any():
+            raise OptionError(
+                "Standard errors are not available for rows with a missing predictor on which the "
+                "mean of a numeric predictor depends.",
+                argument="se",
+                hint="Use se='bootstrap' or se=False, or complete rows.",
+            )
+        chosen = model.categories
+        levels = nominal_codes(codes, model.is_number, model.n_levels)[:, chosen]
+        return np.ascontiguousarray(levels), None if missing is None else missing[:, chosen]

@@ -8,6 +8,7 @@ parameters.
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 
 import numpy as np
 
@@ -97,8 +98,7 @@ class ScoreGradient:
             return out
         score_derivatives = -p[:, :, None] * p[:, None, :]
         score_derivatives[:, np.arange(K), np.arange(K)] += p
-        # without couplings and structural zeros
-        if self.layout.size == self.layout.D and self.layout.support is None:
+        if self._is_independent:
             return self._sums_of_independent(
                 codes, missing, score_derivatives * weights[:, None, None], starts
             )
@@ -109,6 +109,90 @@ class ScoreGradient:
         return self._sum_units(
             codes, score_derivatives.reshape(len(codes), -1), state_starts
         ).reshape(len(starts) - 1, K, K, -1)
+
+    def score_changes(
+        self,
+        codes: np.ndarray,
+        missing: np.ndarray | None,
+        directions: np.ndarray,
+        starts: np.ndarray,
+    ) -> np.ndarray:
+        """Return the derivatives (T, n, K) of class scores of rows along T directions of the
+        coefficients.
+
+        Parameters
+        ----------
+        codes : ndarray, shape (n, m)
+        missing : ndarray of bool, shape (n, m), or None
+        directions : ndarray, shape (T, U, K, 1 + size)
+            T directions for each unit of rows.
+        starts : ndarray of int, shape (U + 1,)
+            Unit u consists of the rows ``starts[u]:starts[u + 1]``.
+        """
+        T, U, K, n_coefficients = directions.shape
+        out = np.empty((T, len(codes), K))
+        is_complete = missing is None or not missing.any()
+        if is_complete and len(codes) > U:
+            for u, (lo, hi) in enumerate(itertools.pairwise(starts)):
+                own = directions[:, u].reshape(T * K, n_coefficients)
+                energy = Energy(self.layout, np.ascontiguousarray(own[:, 1:]))
+                changes = own[:, 0] + energy(codes[lo:hi])
+                out[:, lo:hi] = changes.reshape(-1, T, K).swapaxes(0, 1)
+            return out
+        unit = np.repeat(np.arange(U), np.diff(starts))
+        n_rows = max(1, MAX_PRODUCTS // (K * n_coefficients))
+        for first in range(0, len(codes), n_rows):
+            rows = slice(first, first + n_rows)
+            z = self._mean_indicators(codes[rows], None if missing is None else missing[rows])
+            for changes, own in zip(out, directions, strict=True):
+                changes[rows] = (z * own[unit[rows]]).sum(axis=2)
+        return out
+
+    def _mean_indicators(self, codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
+        """Return the mean (n, K, 1 + size) of ``(1, t(x))`` over the states of the missing cells of
+        rows, given their known cells in each group; shape (n, 1, 1 + size) for complete rows.
+        """
+        if missing is None or not missing.any():
+            z = np.empty((len(codes), 1, self.n_coefficients))
+            self._write_row_sums(codes, np.ones((len(codes), 1)), z)
+            return z
+        if self._is_independent:
+            # missing cells are at the reference level, which has no indicators
+            known = self._mean_indicators(np.where(missing, 0, codes).astype(codes.dtype), None)
+            z = np.repeat(known, self.n_groups, axis=1)
+            z[:, :, 1:] += missing[:, None, self._predictor_of_field] * self._level_shares
+            return z
+        row, states, share = self._list_states(codes, missing)
+        of_states = self._mean_indicators(states, None)
+        first_states = np.searchsorted(row, np.arange(len(codes)))
+        return np.stack(
+            [
+                np.add.reduceat(of_states[:, 0] * share[:, [g]], first_states, axis=0)
+                for g in range(self.n_groups)
+            ],
+            axis=1,
+        )
+
+    @property
+    def _is_independent(self) -> bool:
+        """Whether there are neither couplings nor structural zeros."""
+        return self.layout.size == self.layout.D and self.layout.support is None
+
+    @cached_property
+    def _predictor_of_field(self) -> np.ndarray:
+        """The predictor of each field, shape (D,)."""
+        return np.repeat(np.arange(self.layout.m), np.diff(self.layout.start))
+
+    @cached_property
+    def _level_shares(self) -> np.ndarray:
+        """Probabilities (K, D) of the non-reference levels of independent predictors."""
+        # for each predictor, (K,): log-sum of the exponentials of its fields, including 0 for the
+        # reference level
+        log_sum = [
+            np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
+            for lo, hi in itertools.pairwise(self.layout.start)
+        ]
+        return np.exp(self.theta - np.array(log_sum).T[:, self._predictor_of_field])
 
     def _sums_of_independent(
         self,
@@ -141,19 +225,10 @@ class ScoreGradient:
                 for lo, hi in unit_bounds
             ]
         )
-        # predictor of each parameter
-        predictor = np.repeat(np.arange(layout.m), np.diff(layout.start))
-        # for each predictor, (K,): log-sum of the exponentials of its fields, including 0 for the
-        # reference level
-        log_sum = [
-            np.logaddexp.reduce(np.pad(self.theta[:, lo:hi], ((0, 0), (1, 0))), axis=1)
-            for lo, hi in itertools.pairwise(layout.start)
-        ]
-        # (K, size), indexed by group g
-        level_shares = np.exp(self.theta - np.array(log_sum).T[:, predictor])
         out = out.reshape(len(out), K, K, 1 + size)  # units, y, g, coefficients
         out[..., 1:] += (
-            missing_sums.reshape(len(out), K, K, layout.m)[..., predictor] * level_shares
+            missing_sums.reshape(len(out), K, K, layout.m)[..., self._predictor_of_field]
+            * self._level_shares  # indexed by group g
         )
         return out
 

@@ -695,7 +695,8 @@ def _find_impossible(contrasts: Contrasts, average_by_scenario: np.ndarray) -> n
 def estimate_by_delta_method(
     contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod, level: float
 ) -> EffectValues:
-    """Return estimates with standard errors by the delta method, and normal or t limits.
+    """Return estimates with standard errors by the delta method, and normal or t limits; with
+    numeric predictors, the limits are those of `_with_moved_limits`.
 
     The t distributions have the degrees of freedom of ``delta.covariance``, which are infinite
     without a sampling design or numeric predictors. Units are processed in blocks, because the
@@ -704,17 +705,36 @@ def estimate_by_delta_method(
     K = delta.gradient.n_groups
     n_coefficients = delta.gradient.n_coefficients
     # derivatives of a unit: (S, K, K, n_coefficients), of K probabilities with respect to the
-    # coefficients of K groups
-    block_units = max(1, BLOCK // (len(contrasts.scenarios) * K * K * n_coefficients))
+    # coefficients of K groups, and (Q, K, K, n_coefficients), of quantities
+    n_derivatives = max(len(contrasts.scenarios), len(contrasts.quantities)) * K * K
+    block_units = max(1, BLOCK // (n_derivatives * n_coefficients))
     blocks = []
     for first_unit in range(0, rows.n_units, block_units):
         units = rows.units(first_unit, min(first_unit + block_units, rows.n_units))
-        blocks.append(_delta_block(contrasts, units, scores, delta))
-    estimates, variance, df, is_impossible = (
-        np.concatenate(arrays, axis=1) for arrays in zip(*blocks, strict=True)
+        averages, derivatives = _scenario_sums(contrasts, units, scores, delta.gradient)
+        values, gradients = _combine(contrasts, averages, derivatives, delta, level)
+        if isinstance(delta.gradient, NumberScoreGradient):
+            values = _with_moved_limits(contrasts, units, scores, delta, values, gradients, level)
+        blocks.append(values)
+    return _join_units(blocks)
+
+
+def _join_units(blocks: Sequence[EffectValues]) -> EffectValues:
+    """Return the effects of the units of all blocks."""
+
+    def join(name: str) -> np.ndarray:
+        """Return an array of all units."""
+        return np.concatenate([getattr(block, name) for block in blocks], axis=1)
+
+    return EffectValues(
+        join("estimate"),
+        join("std_error"),
+        join("low"),
+        join("high"),
+        join("statistic"),
+        join("p"),
+        is_impossible=join("is_impossible"),
     )
-    effect_values = _add_t_limits(contrasts, estimates, np.sqrt(variance), df, level)
-    return replace(effect_values, is_impossible=is_impossible)
 
 
 def estimate_streamed(
@@ -766,11 +786,8 @@ def estimate_streamed(
     if delta is None or derivative_sums is None:
         return _without_errors(contrasts, average_by_scenario), rows.keys(filled)
     derivative_averages = derivative_sums[:, filled] / totals[filled][:, None, None, None]
-    estimates, variance, df, is_impossible = _combine(
-        contrasts, average_by_scenario, list(derivative_averages), delta
-    )
-    values = _add_t_limits(contrasts, estimates, np.sqrt(variance), df, level)
-    return replace(values, is_impossible=is_impossible), rows.keys(filled)
+    values, _ = _combine(contrasts, average_by_scenario, list(derivative_averages), delta, level)
+    return values, rows.keys(filled)
 
 
 def _scenario_sums(
@@ -795,22 +812,15 @@ def _scenario_sums(
     return np.array(sums), derivatives
 
 
-def _delta_block(
-    contrasts: Contrasts, rows: EffectRows, scores: Scores, delta: DeltaMethod
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the quantities (Q, U, K), their variances (Q, U, K), degrees of freedom (Q, U, K), and
-    a mask (Q, U) of impossible quantities for a block of units.
-    """
-    return _combine(contrasts, *_scenario_sums(contrasts, rows, scores, delta.gradient), delta)
-
-
 def _combine(
     contrasts: Contrasts,
     average_by_scenario: np.ndarray,
     derivatives_by_scenario: list[np.ndarray],
     delta: DeltaMethod,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the result of `_delta_block` from the averages and their derivatives.
+    level: float,
+) -> tuple[EffectValues, list[np.ndarray]]:
+    """Return effects with symmetric limits by the delta method, and the gradient (U, K, K, 1 +
+    size) of each quantity.
 
     The gradient is computed by the chain rule. It combines the derivatives (s, U, K) of a quantity
     with respect to its averages, and the derivatives (U, K, K, 1 + size) of the K averages in each
@@ -819,27 +829,93 @@ def _combine(
     estimates = []
     variances = []
     df = []
+    gradients = []
     for quantity in contrasts.quantities:
         contrast, derivatives_by_average = contrast_values(
             contrasts.transform, average_by_scenario[quantity.scenarios], quantity.signs
         )
+        gradient = np.zeros(derivatives_by_scenario[0].shape)
         # 0 / 0 and x / 0, if probabilities are 0
         with np.errstate(invalid="ignore", over="ignore"):
-            contrast_gradient = sum(  # (U, K, K, 1 + size)
-                derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
-                for derivative_by_average, s in zip(
-                    derivatives_by_average, quantity.scenarios, strict=True
-                )
-            )
-            variances.append(delta.covariance.variances(contrast_gradient))  # (U, K)
-            own_df = delta.covariance.degrees_of_freedom(contrast_gradient)
+            for derivative_by_average, s in zip(
+                derivatives_by_average, quantity.scenarios, strict=True
+            ):
+                gradient += derivative_by_average[:, :, None, None] * derivatives_by_scenario[s]
+            variances.append(delta.covariance.variances(gradient))  # (U, K)
+            own_df = delta.covariance.degrees_of_freedom(gradient)
             df.append(np.broadcast_to(own_df, variances[-1].shape))
+        gradients.append(gradient)
         estimates.append(contrast)
-    return (
-        np.array(estimates),
-        np.array(variances),
-        np.array(df),
-        _find_impossible(contrasts, average_by_scenario),
+    values = _add_t_limits(contrasts, np.array(estimates), np.sqrt(variances), np.array(df), level)
+    is_impossible = _find_impossible(contrasts, average_by_scenario)
+    return replace(values, is_impossible=is_impossible), gradients
+
+
+def _with_moved_limits(
+    contrasts: Contrasts,
+    rows: EffectRows,
+    scores: Scores,
+    delta: DeltaMethod,
+    values: EffectValues,
+    gradients: list[np.ndarray],
+    level: float,
+) -> EffectValues:
+    """Return effects whose limits are their values after moves of the coefficients by t standard
+    errors along the least favourable direction of each effect.
+
+    Averages of probabilities are bounded. The slope of an effect, and with it the standard error,
+    therefore depends on the estimates, and symmetric limits are too narrow where the slope is
+    small. These limits are those of the ABC method (DiCiccio & Efron 1992) without its bias
+    correction and acceleration. Moves change class scores linearly.
+    """
+    K = delta.gradient.n_groups
+    # moves (Q, K, U, K, 1 + size) of all coefficients, for each quantity and group
+    moves = []
+    for gradient in gradients:
+        quantile = t_quantile(0.5 + level / 2, delta.covariance.degrees_of_freedom(gradient))
+        move = delta.covariance.directions(gradient) * np.asarray(quantile)[..., None, None]
+        moves.append(np.moveaxis(move, 1, 0))
+    # averages of a quantity's scenarios, with moves in both directions
+    averages = [
+        np.empty((2, len(quantity.scenarios), rows.n_units, K)) for quantity in contrasts.quantities
+    ]
+    for s, scenario in enumerate(contrasts.scenarios):
+        codes, missing, p = _row_probabilities(scores, rows, scenario)
+        with np.errstate(divide="ignore"):  # ln 0
+            log_p = np.log(p)
+        users = [
+            (q, position)
+            for q, quantity in enumerate(contrasts.quantities)
+            for position, own in enumerate(quantity.scenarios)
+            if own == s
+        ]
+        n_users = max(1, BLOCK // (len(codes) * K * K))
+        for first in range(0, len(users), n_users):
+            some = users[first : first + n_users]
+            changes = delta.gradient.score_changes(
+                codes, missing, np.concatenate([moves[q] for q, _ in some]), rows.starts
+            )
+            for (q, position), own_changes in zip(some, np.split(changes, len(some)), strict=True):
+                for side, sign in enumerate((-1.0, 1.0)):
+                    with np.errstate(invalid="ignore"):  # nan
+                        moved = log_p + sign * own_changes  # (K, n, K)
+                    for k in range(K):
+                        own_p = np.exp(log_probabilities(moved[k]))
+                        averages[q][side, position, :, k] = _average_by_unit(own_p, rows)[:, k]
+    limits = np.stack(
+        [
+            contrast_values(contrasts.transform, np.moveaxis(own, 1, 0), quantity.signs)[0]
+            for own, quantity in zip(averages, contrasts.quantities, strict=True)
+        ],
+        axis=1,
+    )
+    # an effect close to its largest or smallest possible value curves back
+    spanned = np.concatenate([limits, values.estimate[None]])
+    is_known = values.std_error > 0.0
+    return replace(
+        values,
+        low=np.where(is_known, spanned.min(axis=0), values.low),
+        high=np.where(is_known, spanned.max(axis=0), values.high),
     )
 
 

@@ -691,39 +691,63 @@ def test_conditional_couplings_are_log_odds_ratios_given_the_numbers(table):
     assert_allclose(averaged[:2], fit.coef().J[group]["a", "b"].to_numpy().ravel(), atol=1e-12)
 
 
-def test_intervals_of_effects_have_the_degrees_of_freedom_of_their_influences(table):
+def test_intervals_of_effects_are_effects_of_moved_coefficients(table):
     """By hand for one number in two groups; weights are repeated rows, and shared covariances are
     one block.
     """
-    from scipy import stats
-
     fit = bbl.bbl("y ~ u", table, numeric="u", divisor="ml", method="ml", verbose=0)
-    frame = fit.avg_slopes("u", newdata={"u": [0.5]}).frame.iloc[0]
+    new = {"u": [0.5, 2.0]}
+    frames = [
+        fit.avg_slopes("u", newdata=new).frame,
+        fit.avg_comparisons("u", newdata=new, step=0.7).frame,
+    ]
     y = (table["y"] == "s").to_numpy()
     u = table["u"].to_numpy()
+    at = np.array(new["u"])
 
-    def slope(w):
-        shares = [w[y == g].sum() for g in (False, True)]
-        m = [np.average(u[y == g], weights=w[y == g]) for g in (False, True)]
-        s2 = [np.average((u[y == g] - m[g]) ** 2, weights=w[y == g]) for g in (False, True)]
-        density = [shares[g] * stats.norm.pdf(0.5, m[g], np.sqrt(s2[g])) for g in (0, 1)]
-        p = density[0] / sum(density)
-        return p * (1 - p) * ((m[0] - 0.5) / s2[0] - (m[1] - 0.5) / s2[1])
+    def log_odds(w, x):
+        """Return the log odds of the first group at x, with weights w of the rows."""
+        out = 0.0
+        for g, sign in ((False, 1.0), (True, -1.0)):
+            mean = np.average(u[y == g], weights=w[y == g])
+            sd = np.sqrt(np.average((u[y == g] - mean) ** 2, weights=w[y == g]))
+            out += sign * (np.log(w[y == g].sum()) + stats.norm.logpdf(x, mean, sd))
+        return out
 
-    psi = np.empty(len(u))
-    for k in range(len(u)):
-        h = np.zeros(len(u))
-        h[k] = 1e-5
-        psi[k] = (slope(1.0 + h) - slope(1.0 - h)) / 2e-5
-    variance = (psi**2).sum()
-    df = 2.0 * variance**2 / ((psi**4).sum() - variance**2 / len(u))
-    assert_allclose(frame["estimate"], slope(np.ones(len(u))), rtol=1e-7)
-    assert_allclose(frame["std_error"], np.sqrt(variance), rtol=1e-6)
-    half_width = stats.t.ppf(0.975, df) * np.sqrt(variance)
-    assert_allclose(frame["conf_high"] - frame["estimate"], half_width, rtol=1e-5)
-    assert_allclose(
-        frame["p_value"], 2 * stats.t.sf(abs(frame["estimate"]) / np.sqrt(variance), df), rtol=1e-4
-    )
+    h = 1e-4 * u.std()
+    ones = np.ones(len(u))
+    for frame, (high, low, unit) in zip(
+        frames, [(at + h, at - h, 2 * h), (at + 0.7, at, 1.0)], strict=True
+    ):
+        x = np.concatenate([high, low])
+        # influences of the rows on the log odds at all points
+        E = np.empty((len(u), len(x)))
+        for k in range(len(u)):
+            up, down = ones.copy(), ones.copy()
+            up[k] += 1e-5
+            down[k] -= 1e-5
+            E[k] = (log_odds(up, x) - log_odds(down, x)) / 2e-5
+
+        def effect(scores, unit=unit):
+            p = 1.0 / (1.0 + np.exp(-scores))
+            return (p[:2] - p[2:]).mean() / unit
+
+        scores = log_odds(ones, x)
+        slopes = np.exp(-np.abs(scores)) / (1.0 + np.exp(-np.abs(scores))) ** 2
+        psi = E @ (slopes * np.array([1, 1, -1, -1]) / 2 / unit)
+        variance = (psi**2).sum()
+        df = 2.0 * variance**2 / ((psi**4).sum() - variance**2 / len(u))
+        direction = psi @ E / np.sqrt(variance)
+        q = stats.t.ppf(0.975, df)
+        limits = sorted([effect(scores - q * direction), effect(scores + q * direction)])
+        row = frame.iloc[0]
+        assert_allclose(row["estimate"], effect(scores), rtol=1e-6)
+        assert_allclose(row["std_error"], np.sqrt(variance), rtol=1e-5)
+        assert_allclose(row[["conf_low", "conf_high"]].astype(float), limits, rtol=1e-5)
+        p = 2 * stats.t.sf(abs(effect(scores)) / np.sqrt(variance), df)
+        assert_allclose(row["p_value"], p, rtol=1e-3)
+        # the other group has the opposite effect
+        assert_allclose(frame.iloc[1]["conf_low"], -limits[1], rtol=1e-5)
     counts = 1 + np.arange(len(table)) % 3
     one = bbl.bbl("y ~ u", table.assign(w=counts), weights="w", numeric="u", covariance="shared")
     repeated = table.loc[table.index.repeat(counts)]
@@ -775,3 +799,42 @@ def test_a_report_has_the_means_of_the_numbers(method, table, tmp_path):
     fit.report(tmp_path / "fit.html", verbose=0)
     page = (tmp_path / "fit.html").read_text(encoding="utf-8")
     assert f"mean {table['u'].mean():.4g}" in page
+
+
+@pytest.mark.parametrize("covariance", ["group", "shared"])
+def test_limits_of_effects_are_those_of_the_moved_fit_in_each_row(table, covariance):
+    """Moves along directions of least favour, from derivatives of scores in a complete table."""
+    from scipy.linalg import block_diag
+
+    fit = numeric("y ~ (a + b + u + v)^2", table, covariance=covariance)
+    delta = fit._delta_method
+    K, size = delta.gradient.n_groups, delta.gradient.n_coefficients
+    rows = table.head(6)
+    frame = fit.predictions(rows).frame
+    codes, _ = fit.design.encode(bbl.design.frames.to_frame(rows, "rows"))
+    groups = list(fit.labels.groups)
+    scores = np.log(fit.predict(rows, type="prob")[groups].to_numpy(float))
+    starts = np.arange(len(rows) + 1)
+    # derivatives (n, K, K, size) of the scores of each group
+    unit_changes = np.zeros((len(rows), K, K, size))
+    for g, c in np.ndindex(K, size):
+        direction = np.zeros((len(rows), K, size))
+        direction[:, g, c] = 1.0
+        unit_changes[:, :, g, c] = delta.gradient.score_changes(
+            codes, None, direction[None], starts
+        )[0]
+    V = block_diag(*delta.covariance.blocks)
+    for _, own in frame.iterrows():
+        g = groups.index(own["group"])
+        row = list(rows.index).index(own["row"])
+        p = np.exp(scores[row])
+        gradient = np.tensordot(p[g] * ((np.arange(K) == g) - p), unit_changes[row], 1).ravel()
+        move = V @ gradient / np.sqrt(gradient @ V @ gradient)
+        changes = unit_changes[row].reshape(K, -1) @ move
+        df = delta.covariance.degrees_of_freedom(gradient.reshape(K, size))
+        q = stats.t.ppf(0.975, df)
+        moved = [np.exp(scores[row] + side * q * changes) for side in (-1.0, 1.0)]
+        limits = sorted(one[g] / one.sum() for one in moved)
+        assert_allclose([own["conf_low"], own["conf_high"]], limits, rtol=1e-9)
+        assert limits[0] > 0.0
+        assert limits[1] < 1.0

@@ -36,12 +36,17 @@ def indicators(layout, codes):
     return np.column_stack(columns).astype(float)
 
 
-def probabilities(layout, coefficients, codes, missing):
-    """Return P(group | row) by a sum over all states that agree with a row."""
+def joint_weights(layout, coefficients, codes, missing):
+    """Return the exponentials of class scores by a sum over all states that agree with a row."""
     everything = states(layout)
     weights = np.exp(indicators(layout, everything) @ coefficients.T)
     agrees = ((everything[None] == codes[:, None]) | missing[:, None]).all(axis=2)
-    joint = agrees @ weights
+    return agrees @ weights
+
+
+def probabilities(layout, coefficients, codes, missing):
+    """Return P(group | row)."""
+    joint = joint_weights(layout, coefficients, codes, missing)
     return joint / joint.sum(axis=1, keepdims=True)
 
 
@@ -69,6 +74,19 @@ def check(seed, gaps, independent=False):
             down[g, k] -= STEP
             numeric = (sums(up) - sums(down)) / (2 * STEP)
             np.testing.assert_allclose(found[:, :, g, k], numeric, atol=1e-8, rtol=1e-6)
+    directions = rng.normal(size=(2, 3, *coefficients.shape))
+    of_rows = np.repeat(np.arange(3), np.diff(starts))
+    masked = missing if gaps else None
+    changes = gradient.score_changes(codes, masked, directions, starts)
+    single = gradient.score_changes(codes, masked, directions[:, of_rows], np.arange(10))
+    np.testing.assert_allclose(single, changes, atol=1e-13)
+    for t, u in np.ndindex(2, 3):
+        up, down = (
+            np.log(joint_weights(layout, coefficients + step * directions[t, u], codes, missing))
+            for step in (STEP, -STEP)
+        )
+        numeric = ((up - down) / (2 * STEP))[of_rows == u]
+        np.testing.assert_allclose(changes[t, of_rows == u], numeric, atol=1e-8, rtol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -126,6 +126,19 @@ class ScoreCovariance:
             leading
         )
 
+    def directions(self, gradients: np.ndarray) -> np.ndarray:
+        """Return the directions ``V g / sqrt(g' V g)`` (..., K, 1 + size) of the coefficients for
+        functions with the given `gradients` (..., K, 1 + size); zero where the variance is zero.
+
+        They are the least favourable directions: among the moves of the coefficients that change a
+        function by one standard error, these are the most plausible.
+        """
+        by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
+        moves = np.stack([by_block[:, k] @ block for k, block in enumerate(self.blocks)], axis=1)
+        variances = np.maximum((moves * by_block).sum(axis=(1, 2)), 0.0)
+        scale = np.sqrt(np.where(variances > 0.0, variances, np.inf))
+        return (moves / scale[:, None, None]).reshape(gradients.shape)
+
 
 def score_covariance(
     sample: Sample,

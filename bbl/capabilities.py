@@ -43,13 +43,15 @@ class Capability:
 
 
 CAPABILITIES: dict[str, Capability] = {
-    "pairs": Capability(DATA, "interactions of pairs in the formula, `y ~ a*b`"),
+    "pairs": Capability(DATA, "pairwise interactions, `y ~ a*b`"),
     "third_order": Capability(DATA, "terms of three or more predictors, `y ~ a*b*c`"),
-    "no_response": Capability(DATA, "no response, `~ a + b`: the distribution of rows"),
+    "no_response": Capability(DATA, "no response, `~ a + b`: a model of the distribution of rows"),
     "numeric": Capability(DATA, "numeric predictors, `numeric=`"),
     "batches": Capability(DATA, "data read in batches (Parquet, DuckDB, Dask, ...)"),
     "missing_marginal": Capability(DATA, '`missing="marginal"`: missing values are marginalised'),
-    "missing_marginal_batches": Capability(DATA, "the same with data read in batches"),
+    "missing_marginal_batches": Capability(
+        DATA, "marginalised missing values in data read in batches"
+    ),
     "real_weights": Capability(DATA, "weights that are not integers"),
     "survey": Capability(DATA, "sampling designs of surveys, `design=bbl.survey(...)`"),
     "priors": Capability(FIT, "class `priors=` in the call"),
@@ -63,7 +65,7 @@ CAPABILITIES: dict[str, Capability] = {
     ),
     "structural_zeros": Capability(FIT, "`structural_zeros=`: cells that cannot occur"),
     "gauge": Capability(FIT, '`gauge="zero-sum"`: penalties without a reference level'),
-    "log_z": Capability(FIT, "a choice of ln Z, `log_z=`"),
+    "log_z": Capability(FIT, "a choice of how ln Z is computed, `log_z=`"),
     "crossVal": Capability(FIT, "cross-validation, `crossVal` (networks: `networks.cv`)"),
     "mlestimate": Capability(FIT, "`mlestimate` of integer codes"),
     "coef": Capability(RESULTS, "`coef()`"),
@@ -124,19 +126,19 @@ MACHINE_ONLY = (
 )
 # features that are not available with structural zeros, in Markdown, and the reason
 WITH_ZEROS: dict[str, str] = {
-    "data read in batches": "structural zeros are compared with all rows in memory",
+    "data read in batches": "structural zeros require all rows in memory",
     "a choice of `log_z`": (
-        "with structural zeros ln Z is the exact sum over the cells that can occur"
+        "with structural zeros, ln Z is always the exact sum over the cells that can occur"
     ),
     "`mcSample`": (
         "with structural zeros, chains that change one predictor at a time may not reach every cell"
     ),
     '`ordered="linear"`': (
-        "with structural zeros, degrees of freedom are counted for tables of all levels"
+        "with structural zeros, degrees of freedom can only be counted for nominal levels"
     ),
     "`explain()`": "with structural zeros in only some groups, class scores are not sums of terms",
     '`reconstruct(method="gibbs")` and `"mf"`': (
-        "with structural zeros, missing values have exact probabilities"
+        "with structural zeros, probabilities of missing values are always exact"
     ),
 }
 

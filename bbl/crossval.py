@@ -126,8 +126,8 @@ def check_trained(n: float) -> None:
             "A fold has no training rows.",
             argument="nfold",
             hint=(
-                "Pass more rows, use fewer folds (nfold in crossVal), or avoid folds by fitting "
-                "with numeric options and without calibrate."
+                "Pass more rows, use fewer folds (nfold in crossVal), or avoid cross-validation: "
+                "pass numbers instead of 'cv', and leave calibrate out."
             ),
         )
 

@@ -342,9 +342,7 @@ def _download(name: str) -> Path:
     except ImportError as error:
         raise DataError(
             f"{name} is not included, and downloading it requires pooch.",
-            hint=(
-                f"Run: pip install 'boltzmann-bayes[data]'. Or: {remedy[0].lower()}{remedy[1:]}."
-            ),
+            hint=(f"Run pip install 'boltzmann-bayes[data]', or {remedy[0].lower()}{remedy[1:]}."),
         ) from error
     log_level = pooch.get_logger().level
     pooch.get_logger().setLevel("ERROR")  # suppress messages about downloads

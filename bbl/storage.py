@@ -164,7 +164,7 @@ def read_any(
         raise ModelFileError(
             f"{file_name!r} is not a model file that can be loaded: {error}.",
             argument="path",
-            hint="If it is damaged, save the model again or fetch a good copy.",
+            hint="If it is damaged, save the model again or get an intact copy.",
         ) from None
 
 
@@ -360,7 +360,8 @@ def _unpack(
     if version > VERSION:
         writer = str(document.get("bbl_version"))[:40]
         raise ValueError(
-            f"it has format version {version} (of bbl {writer}), later than {VERSION}: upgrade bbl"
+            f"its format version, {version} (of bbl {writer}), is newer than {VERSION}, the "
+            "latest that this version of bbl can read: upgrade bbl"
         )
     kind = document.get("kind")
     if type(kind) is not str or kind not in kinds:
@@ -430,7 +431,10 @@ def _check_json(text: str) -> None:
             n_brackets += 1
             # two brackets for each container
             if depth > _MAX_DEPTH or n_brackets > 2 * _MAX_CONTAINERS:
-                raise ValueError(f"over {_MAX_DEPTH} levels, or {_MAX_CONTAINERS} lists and dicts")
+                raise ValueError(
+                    f"it is nested more than {_MAX_DEPTH} levels deep, or has more than "
+                    f"{_MAX_CONTAINERS} lists and dicts"
+                )
 
 
 def _build_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -389,7 +389,7 @@ def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
     [
         ("", "cannot be read as a table"),
         ('y,a\n"u,1\n', "cannot be read as a table"),
-        (b"y,a\n\xff\xfe,1\n", "not text in UTF-8"),
+        (b"y,a\n\xff\xfe,1\n", "is not UTF-8 text"),
         ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than the header"),
         ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
         ("y,a\n", "table.csv has no rows"),
@@ -416,7 +416,7 @@ def test_figures_are_refused_before_the_fit(titanic, run, name, monkeypatch):
         ([FORMULA], "CSV"),
         ([FORMULA, "d.csv", "--method", "foo"], "pseudo"),
         ([FORMULA, "d.csv", "--lambda", "foo"], "cv-1se"),
-        ([FORMULA, "d.csv", "--lambda", "0.1,1"], "need --cv"),
+        ([FORMULA, "d.csv", "--lambda", "0.1,1"], "require --cv"),
         ([FORMULA, "d.csv", "--lambda", "cv", "--cv"], "grid"),
         ([FORMULA, "d.csv", "--shuffle"], "--cv"),
         ([FORMULA, "d.csv", "--dtype", "zip"], "zip=text"),
@@ -627,7 +627,7 @@ def test_rows_without_a_response_are_left_out_and_counted(survey, run, tmp_path)
         tmp_path / "m.bbl",
     )
     assert status == 0 and err.startswith(
-        "10 of 70 rows were left out because they have no value of 'moving, soon?'\n"
+        "10 of 70 rows were left out because 'moving, soon?' is missing\n"
     )
     assert bbl.load(tmp_path / "m.bbl").nobs() == 60
 
@@ -731,7 +731,7 @@ def test_identifiers_are_kept_beside_predictions_and_explanations(survey, run, t
         explained["log_odds"].astype(float), fit.explain(newdata, ("no", "yes")).frame["log_odds"]
     )
     assert (
-        "--row must be in 1, ..., 70"
+        "--row must be between 1 and 70"
         in run("explain", *new[1:7], "--plot", tmp_path / "r.png", "--row", "0")[2]
     )
 
@@ -883,7 +883,7 @@ def test_a_file_of_another_separator(table, run, character, option):
     data = table(("y,a\n" + "u,p\nv,q\nv,p\n" * 5).replace(",", character), "other.csv")
     status, _, err = run("y ~ a", data)
     assert status == 1
-    assert f"Specify the separator of its cells: --sep {option}." in err
+    assert f"Specify the cell separator: --sep {option}." in err
     assert "Did you mean" not in err
     status, _, err = run("y ~ a", data, "--sep", option.strip("'"), "--method", "mf")
     assert status == 0, err

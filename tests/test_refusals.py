@@ -122,7 +122,7 @@ STATEMENTS = [
         "docs/matches_bnclassify.md",
         "they are refused",
         OptionError,
-        "aode averages plain estimates",
+        "aode averages several networks",
         [
             lambda options=options: networks.bnc(
                 "aode", "Survived ~ .", titanic(), 1, weights="Freq", **options

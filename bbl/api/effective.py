@@ -180,10 +180,10 @@ def _warn_unmatched(matched: MatchedSize) -> None:
     """Warn if the steps ended before convergence, or if no size explains the mutual information."""
     if matched.size < FEWEST_ROWS:
         cause = (
-            "For any number of rows, the columns share more mutual information than independent "
-            "columns would by chance: they are strongly coupled."
+            "The columns are strongly coupled: at any number of rows, they share more mutual "
+            "information than independent columns would by chance."
         )
-        hint = "Scale the weights to the sum of effective_weights() instead."
+        hint = "Instead, scale the weights so that they sum to the total of effective_weights()."
     elif matched.size > LARGEST_SIZE:
         cause = (
             "The columns share no mutual information, so any large number of rows is "

@@ -389,7 +389,7 @@ def _check_feasible(design: Design, sample: Sample, screen: str) -> None:
     needed_bytes = 4.0 * sample.codes.nbytes + 2e8
     check_memory(
         needed_bytes,
-        f"A sparse regression on {sample.n} rows of {m} predictors",
+        f"A sparse regression with {sample.n} rows and {m} predictors",
         "Use fewer of them.",
     )
 

@@ -110,8 +110,8 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
     ):
         warnings.warn(
             DataWarning(
-                f"Response {response.name!r} has {encoded.K} numeric groups, and a separate model "
-                "is fitted to each.",
+                f"Response {response.name!r} has {encoded.K} distinct numbers, and a separate "
+                "model is fitted to each of these groups.",
                 hint=f"If it is a quantity, bin it first: bbl.bin(data, {response.name!r}).",
             ),
             stacklevel=stacklevel + 1,
@@ -174,7 +174,9 @@ def _has_each_combination_equally(encoded: FitData) -> bool:
 
 
 # advice if there is not enough memory
-FEWER_ROWS = "Use fewer rows or columns, or pass a file, which is read in batches."
+FEWER_ROWS = (
+    "Use fewer rows or columns, or pass the path of a Parquet file, which is read in batches."
+)
 FEWER_PREDICTORS = "Use fewer predictors or levels, or a formula with fewer interactions."
 
 
@@ -290,7 +292,7 @@ def load_rows(data: FitData) -> FitData:
     check_memory(
         2.0 * stored.nbytes + 24.0 * stored.n,
         f"The codes of {stored.n:,} rows",
-        "Choose method='pseudo' or 'mf', or fit bbl.sample_rows(data, 500_000).",
+        "Choose method='pseudo' or 'mf', or fit the model to bbl.sample_rows(data, 500_000).",
     )
     rng = np.random.default_rng(0)  # not used, because all rows are drawn
     folds = data.assigned_folds

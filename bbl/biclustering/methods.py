@@ -259,7 +259,7 @@ class Mcmc:
             4.0 * n_init * self.draws * (n + m)
             + workers * 8.0 * n * (m + 2.0 * most_rated)
             + 16.0 * (n**2 + m**2),
-            f"Keeping {n_init} x {self.draws} draws of the groups of {n} raters and {m} items",
+            f"Storing {self.draws} draws from each of {n_init} chains for {n} raters and {m} items",
             "Increase thin, or use fewer draws or chains (n_init).",
         )
         names = ("draws", "warmup", "thin", "alpha", "sigma", "step")

@@ -113,7 +113,8 @@ class Prototype:
             return [groups]
         if self.metric == "pearson":
             raise OptionError(
-                "metric='pearson' has no likelihood, so it cannot choose the numbers of groups.",
+                "metric='pearson' does not define a likelihood, so the numbers of groups cannot "
+                "be selected.",
                 argument="groups",
                 hint="Use groups=(rows, columns).",
             )
@@ -141,7 +142,7 @@ class Prototype:
         check_memory(
             32.0 * workers * n_levels * sum(cells.shape) * sum(largest)
             + 100.0 * n_levels * cells.n,
-            f"Clustering a table of {cells.shape[0]} x {cells.shape[1]} with {cells.n} cells",
+            f"Clustering a {cells.shape[0]} x {cells.shape[1]} table with {cells.n} observed cells",
             "Use fewer groups or fewer threads (n_jobs).",
         )
         fill = self.prior_count if self.metric == "levels" else self.empty_block_mean(cells)

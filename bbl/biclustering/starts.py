@@ -193,7 +193,7 @@ def merge_rows(cells: Cells) -> np.ndarray:
     # distances, sums and weights, and twice the condensed half; centres and their masks
     check_memory(
         32.0 * n**2 + 16.0 * n * m,
-        f"A hierarchical start with distances between {n} rows or columns",
+        f"Hierarchical clustering of {n} rows or columns",
         "Choose start='kmeans'.",
     )
     distances = _Distances(cells)

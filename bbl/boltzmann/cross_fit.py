@@ -219,10 +219,12 @@ def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> 
     n_clusters = len(np.unique(survey.clusters))
     if n_clusters < nfold:
         raise OptionError(
-            f"{nfold} folds of whole clusters need at least as many clusters, but the sampling "
-            f"design has {n_clusters}.",
+            f"Cross-validation with {nfold} folds requires at least {nfold} clusters, but the "
+            f"sampling design has {n_clusters}.",
             argument="nfold",
-            hint="Use fewer folds in crossVal (nfold), or pass a number instead of a rule.",
+            hint=(
+                "Use fewer folds in crossVal (nfold), or pass a number instead of 'cv' or 'cv-1se'."
+            ),
         )
     return cluster_folds(data.rows, survey.strata, survey.clusters, nfold, rng)
 

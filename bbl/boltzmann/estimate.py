@@ -105,7 +105,7 @@ def guard_memory(
     working_memory = engine.memory if sample.in_memory else engine.stored_memory
     check_memory(
         result_bytes + workers * working_memory(sample.n, layout, n_settings),
-        f"A fit of {K} groups with {layout.D} non-reference levels",
+        f"Fitting {K} groups with {layout.D} non-reference levels",
         _memory_tip(
             engine,
             (
@@ -144,7 +144,7 @@ def announce_terms(
     check_memory(
         needed_bytes,
         (
-            f"A fit of {K} groups with {m * (m - 1) // 2:,} pairs of predictors and "
+            f"Fitting {K} groups with {m * (m - 1) // 2:,} pairs of predictors and "
             f"{n_couplings:,.0f} couplings each"
         ),
         _memory_tip(
@@ -197,8 +197,8 @@ def check_known(
                 f"interacts with are known, but there are none.",
                 column=name,
                 hint=(
-                    "Use a formula with fewer interactions, or choose method='mf' with "
-                    "log_z='ais', or make missing values a separate level (missing='level')."
+                    "Use a formula with fewer interactions, choose method='mf' with log_z='ais', "
+                    "or make missing values a separate level (missing='level')."
                 ),
             )
     if engine.needs == "pairs" and layout.order > 1:
@@ -221,9 +221,10 @@ def no_progress_error(stall: NoProgress, labels: Labels | None) -> DataError:
     """
     name = stall.predictor if labels is None else labels.names[stall.predictor]
     return DataError(
-        f"The fit to {stall.n:,} rows makes no progress on a sample of {stall.rows:,}: the "
-        f"gradient norm of {name!r} stays at {stall.norm:.2g}, and there is not enough memory "
-        "for a larger sample. Its levels, or its neighbours' levels, are too rare.",
+        f"The fit to {stall.n:,} rows stopped improving on a sample of {stall.rows:,} rows: the "
+        f"gradient norm of {name!r} is {stall.norm:.2g}, and there is not enough memory for a "
+        "larger sample. Levels of this predictor, or of a predictor it interacts with, are too "
+        "rare.",
         column=name,
         hint=(
             "Merge rare levels (bbl.lump), use a larger lambda_, or use a computer with "

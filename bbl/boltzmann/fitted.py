@@ -471,8 +471,8 @@ class Estimate:
         if summed_out is not None and self.needed is not None:
             if summed_out[:, self.needed].any():
                 raise OptionError(
-                    "This model has no distribution of the predictors, P(x|y), so missing or "
-                    "unseen values cannot be averaged over.",
+                    "This model does not describe the distribution of the predictors, P(x|y), so "
+                    "predictions cannot be averaged over missing or unseen values.",
                     argument="newdata",
                     hint="Use complete rows of known levels, or fit with method='pseudo'.",
                 )

@@ -141,7 +141,7 @@ def _naming_log_z(record: LossRecord, log_z_kind: str) -> LossRecord:
     """Add a hint that mentions `log_z` to the record if ln Z is approximate."""
     if log_z_kind not in APPROXIMATE:
         return record
-    advice = f"ln Z is approximate (log_z={log_z_kind!r}): use log_z='ais'."
+    advice = f"Use log_z='ais', because ln Z is approximate (log_z={log_z_kind!r})."
     return replace(record, remedy=f"{record.remedy} {advice}".strip())
 
 
@@ -439,12 +439,12 @@ def _warn_of_losses(
         remedies.append("use log_z='ais' for a more accurate ln Z")
     if layout.order > 1:
         remedies.append(f"use method={BASELINE.name!r}")
-    groups_clause = ", and predicted groups may be unreliable too" * (K > 1)
+    unreliable = "probabilities, and possibly the predicted groups," if K > 1 else "probabilities"
     advice = ", or ".join(remedies)
     warnings.warn(
         DataWarning(
-            f"{finding}: ln Z, the penalty or the formula is inadequate for these data, so the "
-            f"probabilities are unreliable{groups_clause}.",
+            f"{finding}: ln Z is inaccurate, or the penalty or the formula is unsuitable for "
+            f"these data, so the {unreliable} are unreliable.",
             hint=f"{advice[:1].upper()}{advice[1:]}.",
         ),
         stacklevel=stacklevel + 1,
@@ -490,16 +490,16 @@ def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int 
             f" and {len(ordered_by_p) - 3} more" if len(ordered_by_p) > 3 else ""
         )
         # integer weights are numbers of copies, which are assigned to folds individually
-        copies = (
-            ", or copies of weighted rows are adjacent"
+        cause = (
+            "The rows are ordered, or copies of weighted rows are adjacent"
             if sample.whole and not sample.unweighted
-            else ""
+            else "The rows are ordered"
         )
         warnings.warn(
             DataWarning(
-                f"Levels of {names} are distributed over the consecutive folds more unevenly than "
-                f"expected by chance (p < {MAX_FALSE_ALARMS}): the rows are ordered{copies}, so "
-                f"each fold is validated on rows that differ from its training rows.",
+                f"The levels of {names} are distributed over the consecutive folds more unevenly "
+                f"than expected by chance (p < {MAX_FALSE_ALARMS}). {cause}, so each fold is "
+                "validated on rows that differ from its training rows.",
                 hint="Use shuffle=True with a seed.",
             ),
             stacklevel=stacklevel,

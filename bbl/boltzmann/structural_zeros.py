@@ -85,8 +85,8 @@ def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None
     raise DataError(
         "structural_zeros declare that "
         f"{_cell_text(support, labels, rows.codes[k], _missing_in(rows.missing, k))}{in_group} "
-        "cannot occur, but the data have such rows; the total weight of rows in impossible cells "
-        f"is {rows.weights[is_impossible].sum():g}.",
+        "cannot occur, but the data contain such rows. The total weight of rows in impossible "
+        f"cells is {rows.weights[is_impossible].sum():g}.",
         argument="structural_zeros",
         hint=(
             "Leave the cell out of structural_zeros, or drop these rows to analyse the table "
@@ -118,9 +118,9 @@ def refuse_impossible_rows(
     if not possible.all():
         k = int((~possible).argmax())
         raise ImpossibleRowsError(
-            f"newdata: row {k} is in a cell that cannot occur (structural_zeros), "
-            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, so it cannot be "
-            f"predicted.",
+            f"row {k} of newdata cannot be predicted: its cell, "
+            f"{_cell_text(support, labels, codes[k], _missing_in(missing, k))}, is a structural "
+            "zero.",
             np.logical_not(possible),
             len(labels.groups),
         )

@@ -319,7 +319,7 @@ def _tune_one(
                     f"Choosing {tuned.option} for {data.K} groups with {fitted_layout.D} "
                     "non-reference levels"
                 ),
-                f"Use a number for {tuned.option}, or fewer predictors.",
+                f"Pass a number for {tuned.option}, or use fewer predictors.",
             )
 
         def compare(settings: np.ndarray, progress: Callable | None) -> Validated:

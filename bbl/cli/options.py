@@ -94,7 +94,7 @@ def numbers(text: str) -> float | list[float] | str:
         values = [float(number_text) for number_text in text.split(",")]
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number; pass one, or {' or '.join(RULES)}"
+            f"{text!r} is not a number; pass a number, {' or '.join(RULES)}"
         ) from None
     return values if len(values) > 1 else values[0]
 
@@ -110,7 +110,8 @@ def column_type(text: str) -> tuple[str | None, str]:
     if kind not in TYPES:
         type_names = " or ".join(TYPES)
         raise argparse.ArgumentTypeError(
-            f"{text!r} is not a type; pass {type_names}, or for one column {column or text}=text"
+            f"{text!r} is not a column type; pass {type_names}, or set the type of one column, as "
+            f"in {column or text}=text"
         )
     return (column if sign else None), kind
 
@@ -217,7 +218,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--strata",
         action="append",
         metavar="COL",
-        help="column with the strata of a survey, with --weights; see --cluster",
+        help="column with the strata of a survey; requires --weights, and see --cluster",
     )
     group.add_argument(
         "--cluster",
@@ -243,7 +244,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--gauge",
         choices=GAUGES,
-        help="which levels are shrunk: all but the reference level, or all (zero-sum) (pseudo, mf)",
+        help=(
+            "levels that the penalty shrinks: all except the reference level (reference), or all "
+            "levels (zero-sum) (pseudo, mf)"
+        ),
     )
     group.add_argument(
         "--eps",
@@ -261,8 +265,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--logits",
         choices=(*get_args(Logits), "cv"),
-        help="use of the order of the response, declared by --levels (conditional); default: "
-        "nominal",
+        help=(
+            "how to use the order of the response levels, which --levels declares (conditional); "
+            "default: nominal"
+        ),
     )
     group.add_argument(
         "--prior-count", type=float, metavar="X", help="pseudocount (pseudo, mf, naive)"
@@ -365,8 +371,8 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         f"       {PROGRAM} explain MODEL NEWDATA [options]\n"
         f"       {PROGRAM} effects MODEL [NEWDATA] [options]",
         description=(
-            "Fit a Boltzmann Bayes learner. Without arguments, run the paper's Titanic session "
-            "on the included data."
+            "Fit a Boltzmann Bayes learner. Without arguments, run the Titanic example of the "
+            "paper on the included data."
         ),
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -391,7 +397,10 @@ def _make_fit_parser() -> argparse.ArgumentParser:
     group.add_argument(
         "--learner",
         choices=tuple(LEARNERS),
-        help="structure learner; the formula is 'y ~ .'",
+        help=(
+            "structure learner of a Bayesian network; requires a formula without interactions, "
+            "such as 'y ~ .'"
+        ),
     )
     group.add_argument(
         "--smooth", type=float, metavar="X", help="prior count of every cell; default: 0"
@@ -420,19 +429,24 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         "--bin",
         type=bin_rule,
         metavar="HOW[:N]",
-        help="cut numeric columns into N intervals (default 5): quantile, width, or mdl "
-        "(supervised, by the groups); new data get the same cuts",
+        help=(
+            "cut numeric columns into N intervals (default 5): quantile, width, or mdl "
+            "(supervised, using the groups); new data are cut at the same values"
+        ),
     )
     group.add_argument(
         "--lump",
         type=int,
         metavar="N",
-        help="merge levels that occur less than N times into (rare)",
+        help="merge levels that occur fewer than N times into one level, (rare)",
     )
 
     group = parser.add_argument_group("results")
     group.add_argument(
-        "--newdata", type=Path, metavar="FILE", help="predict this table, as CSV on standard output"
+        "--newdata",
+        type=Path,
+        metavar="FILE",
+        help=("predict the rows of this table; the result is a CSV table on standard output"),
     )
     _add_prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
@@ -454,7 +468,7 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         "--plot",
         type=Path,
         metavar="FILE",
-        help="write a figure of the coefficients, or of --cv, to this file",
+        help="write a figure of the coefficients, or of the scores with --cv, to this file",
     )
     return parser
 
@@ -503,7 +517,7 @@ def _make_evaluate_parser() -> argparse.ArgumentParser:
         "--report",
         type=Path,
         metavar="PAGE",
-        help="write the model's HTML report with this evaluation",
+        help="write an HTML report of the model that includes this evaluation",
     )
     _add_unseen_option(group)
     _add_table_options(parser)
@@ -646,12 +660,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
         option = option_names()[name]
         if args.cv and value in RULES:
             parser.error(
-                f"{option} {value} is chosen within a single fit; with --cv pass a grid, such as "
-                f"{option} 0.01,0.1,1"
+                f"{option} {value} selects the value within a single fit; with --cv, pass a grid "
+                f"such as {option} 0.01,0.1,1"
             )
         if not args.cv and isinstance(value, list):
             parser.error(
-                f"{option} takes one number, or {' or '.join(RULES)}; several numbers need --cv"
+                f"{option} accepts one number, {' or '.join(RULES)}; several numbers require --cv"
             )
     return args
 

@@ -66,7 +66,7 @@ def check_writable(argument: str, path: Path | None) -> None:
     remedy = ""
     if path.is_dir():
         problem = f"{str(path)!r} is a directory."
-        remedy = "Pass the name of a file in it."
+        remedy = "Pass the path of a file in this directory."
     elif not folder.is_dir():
         problem = f"the directory {str(folder)!r} does not exist."
         remedy = "Create it first, or choose another directory."
@@ -86,7 +86,7 @@ def check_figure(path: Path) -> None:
     file_types = sorted(FigureCanvasBase.get_supported_filetypes())
     if path.suffix.lower().removeprefix(".") not in file_types:
         raise OptionError(
-            f"plot: {path.name!r} is not a supported type of figure file.",
+            f"plot: {path.name!r} is not a supported figure format.",
             argument="plot",
             hint=(
                 "Pass a name that ends in "

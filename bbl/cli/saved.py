@@ -139,7 +139,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
     group_pair = None if args.of is None else tuple(_find_group(fit, text) for text in args.of)
     if args.plot is not None and not 1 <= args.row <= len(table.rows):
         raise OptionError(
-            f"row must be in 1, ..., {len(table.rows)}; got {args.row}.", argument="row"
+            f"row must be between 1 and {len(table.rows)}; got {args.row}.", argument="row"
         )
     # errors about unknown levels mention possible missing values
     with _marker_remedy(fit, table.rows, args):

@@ -144,7 +144,7 @@ def _check_separator(path: Path, names: list[str]) -> None:
                 f"{path} has a single column, {names[0][:60]!r}.",
                 column=names[0],
                 argument="sep",
-                hint=f"Specify the separator of its cells: {option}.",
+                hint=f"Specify the cell separator: {option}.",
             )
 
 
@@ -200,7 +200,7 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
         return read()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is not text in UTF-8 ({error.reason}).", hint="Save it as CSV in UTF-8."
+            f"{path} is not UTF-8 text ({error.reason}).", hint="Save it as CSV in UTF-8."
         ) from error
     except (ValueError, EOFError) as error:  # errors of pandas and pyarrow are ValueErrors
         message = " ".join(str(error).split())

@@ -111,8 +111,8 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
     if not is_unknown.any() or is_unknown.all():
         return table
     print_note(
-        f"{int(is_unknown.sum())} of {len(table)} rows were left out because they have no value "
-        f"of {str(response)!r}"
+        f"{int(is_unknown.sum())} of {len(table)} rows were left out because {str(response)!r} is "
+        "missing"
     )
     return table[~is_unknown].reset_index(drop=True)
 

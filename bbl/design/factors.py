@@ -490,10 +490,12 @@ def _leave_out(name: Hashable, remedy: Hint) -> Hint:
     """Return a hint to leave a column out of the formula or to follow `remedy`."""
     # if this is a table of counts without `weights=`, dropping the column would ignore the counts
     is_count = str(name).lower().strip("._ ") in COUNT_NAMES
-    start = (
-        f"If it contains counts, pass weights={name!r}. Otherwise leave" if is_count else "Leave"
-    )
-    start += f" it out of the formula (- {as_term(name)}), or "
+    start = f"Leave it out of the formula (- {as_term(name)}), or "
+    if is_count:
+        start = (
+            f"If it contains counts, pass weights={name!r}. Otherwise, leave it out of the formula "
+            f"(- {as_term(name)}), or "
+        )
     other = remedy.command_line
     return Hint(
         start + remedy[0].lower() + remedy[1:],

@@ -330,7 +330,7 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
     term = terms.interactions.find_term(order + 1) or ()
     names = [as_term(terms.predictors[i]) for i in term][: order + 1]
     count = f"{order + 1}"
-    why = f"the method takes at most {order}"
+    why = f"the method supports at most {order}"
     allowed = f"terms of up to {order}"
     if order == 2:
         count = "three"
@@ -451,8 +451,8 @@ class _Columns:
         """Raise an error about a product with the intercept."""
         fail(
             self.formula,
-            "1 is the intercept and cannot be multiplied",
-            hint="Put the column 1 in backticks",
+            "1 is the intercept and cannot be part of an interaction",
+            hint="Put a column named 1 in backticks",
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:

@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 ORDER_LOST = (
-    "was written as categories but stored without their order: Parquet keeps the order only in "
-    "dictionaries of text, and directory names do not keep it. Write the column as a categorical "
-    "of strings with a dictionary"
+    "was written as categories but stored without their order: Parquet only keeps the order of "
+    "text categories in a column, not of other types or of directory names. Write the column as "
+    "a categorical of strings with a dictionary"
 )
 
 
@@ -243,8 +243,8 @@ def _check_aligned(data: Mapping, argument: str) -> None:
     for name, column in series[1:]:
         if not column.index.equals(series[0][1].index):
             raise DataError(
-                f"{argument} is a dict of Series, and the index of {name!r} differs from that "
-                f"of {series[0][0]!r}.",
+                f"{argument} is a dict of Series, but {name!r} and {series[0][0]!r} have "
+                "different indexes.",
                 column=name,
                 argument=argument,
                 hint=(

@@ -215,7 +215,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             previous = "exponent"
             continue
         if word in ("^", "**") and previous == "exponent":
-            fail(formula, "it applies an exponent to an exponent", hint="Write ^2 for all pairs")
+            fail(formula, "one exponent follows another", hint="Write ^2 for all pairs")
         starts_operand = word == "(" or word == "." or kind in ("name", "value")
         if starts_operand and previous:
             fail(formula, f"there is no operator between {previous!r} and {word!r}", hint=EXAMPLE)

@@ -218,8 +218,10 @@ class NumberMoments:
                 DataWarning(
                     f"column {self.name!r} has only {n_distinct} values, but is modelled as "
                     "normally distributed.",
-                    hint=f"Remove {self.name!r} from numeric to give each value a parameter of "
-                    "its own.",
+                    hint=(
+                        f"Remove {self.name!r} from numeric to estimate a separate parameter for "
+                        "each value."
+                    ),
                     column=self.name,
                     argument="numeric",
                 ),

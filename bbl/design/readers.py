@@ -121,7 +121,7 @@ def readFasta(
     capitals = np.char.upper(letters) if fold_case else letters
     n_folded = int((capitals != letters).any(axis=1).sum())
     if n_folded:
-        problems.append(f"{n_folded} with lower-case letters, read as capitals (fold_case=True)")
+        problems.append(f"{n_folded} with lower-case letters, read as upper case (fold_case=True)")
     cleaned, replaced = _replace_characters(capitals, gaps, unknown)
     problems += replaced
     if problems:
@@ -220,7 +220,7 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
         content = content.decode("utf-8") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{_name_file(file)} is not text in {error.encoding} ({error.reason}).",
+            f"{_name_file(file)} is not {error.encoding} text ({error.reason}).",
             hint="Use a FASTA file.",
         ) from None
     if not isinstance(content, str) or "\0" in content:

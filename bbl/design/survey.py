@@ -219,9 +219,9 @@ class SurveyDesign:
             )
             values = plan.population[k][[row, other]]  # type: ignore[index]
             raise DataError(
-                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in "
-                f"row {other}, in the same {place}; it must be the number of units in the "
-                f"population.",
+                f"column {self.fpc[k]!r} has {values[0]:g} in row {row} and {values[1]:g} in row "
+                f"{other} of the same {place}. It must contain the number of units in the "
+                "population.",
                 column=self.fpc[k],
                 argument="fpc",
                 hint=f"Use the same number in all rows of a {place}.",
@@ -260,13 +260,13 @@ class SurveyDesign:
                 else "Add more rows."
             )
             raise DataError(
-                f"the design has one {noun}, so no variance can be estimated.",
+                f"the design has only one {noun}, so no variance can be estimated.",
                 argument="cluster",
                 hint=remedy,
             )
         choices = (
-            "'adjust' (deviation from the mean of all strata), 'average' (mean variance of the "
-            "other strata) or "
+            "lonely='adjust' (deviation from the mean of all strata), 'average' (mean variance of "
+            "the other strata) or 'remove' (no variance)"
         )
         is_one = len(sampled_once) == 1
         subject = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}"
@@ -277,13 +277,14 @@ class SurveyDesign:
             # a choice is not needed, because 'average' means no variance in later stages
             subject = f"{count} of column {self.cluster[stage - 1]!r}"
             plural = "clusters"
-            choices = ""
-        predicate = f"has one {noun}" if is_one else f"have one {noun} each"
+            choices = "lonely='remove' (no variance)"
+        predicate = f"has only one {noun}" if is_one else f"have only one {noun} each"
+        pronoun = "it" if is_one else "them"
         raise DataError(
-            f"{subject} {predicate}, so no variance can be estimated there.",
+            f"{subject} {predicate}, so the variance within {pronoun} cannot be estimated.",
             argument="lonely",
             hint=Hint(
-                f"Merge with similar {plural}, or pass lonely={choices}'remove' (no variance).",
+                f"Merge with similar {plural}, or pass {choices}.",
                 command_line=f"Merge with similar {plural}.",
             ),
         )
@@ -351,20 +352,20 @@ class SurveyDesign:
         if self.type in ("BRR", "Fay") and (n_drawn != 2).any():
             h = int((n_drawn != 2).argmax())
             raise OptionError(
-                f"type={self.type!r} needs two clusters in each stratum, but {labels[h]!r} "
-                f"has {n_drawn[h]}.",
+                f"type={self.type!r} requires two clusters in each stratum, but {labels[h]!r} has "
+                f"{n_drawn[h]}.",
                 argument="type",
                 hint="Use type='JKn'.",
                 value=self.type,
             )
         if (n_drawn < 2).any():
             raise DataError(
-                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has one cluster, so no "
+                f"stratum {labels[int((n_drawn < 2).argmax())]!r} has only one cluster, so no "
                 "replicate can omit it.",
                 argument="type",
                 hint=(
-                    "Merge it with a similar stratum, or leave out type, so that covariances "
-                    "are linearised."
+                    "Merge it with a similar stratum, or leave out type to use linearised "
+                    "covariances."
                 ),
             )
         replicates = make_replicates(
@@ -510,8 +511,8 @@ def _check_together(design: SurveyDesign) -> None:
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(
-            f"type={design.type!r} uses half of the clusters in each replicate, whatever the "
-            f"sampling fraction.",
+            f"type={design.type!r} does not support fpc, because each replicate uses half of the "
+            "clusters, regardless of the sampling fraction.",
             argument="fpc",
             hint="Leave fpc out, or use type='JKn' or 'bootstrap', which support it.",
             value=design.type,

@@ -81,13 +81,13 @@ def check_replicates(
         )
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(
-            "type='Fay' requires rho, the value used to make the replicate weights.",
+            "type='Fay' requires rho, the value that was used to create the replicate weights.",
             argument="rho",
             hint="Pass rho, or use type='BRR' if no rho was used.",
         )
     if mse and kind is None:
         raise OptionError(
-            "mse is for replicates, but this design has none: its covariances are linearised.",
+            "mse applies to replicates, but this design uses linearised covariances.",
             argument="mse",
             hint="Leave mse out, or choose a type of replicates, such as type='JKn'.",
         )

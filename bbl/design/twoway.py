@@ -412,7 +412,7 @@ def _read_matrix(
     values, index, columns, levels = _read_cells(data, holds, "data")
     if isinstance(weights, str):
         raise DataError(
-            f"weights={weights!r}: a matrix has no weights column.",
+            f"weights={weights!r} is a column name, but a matrix has no weights column.",
             argument="weights",
             hint="Pass an array with one weight for each row.",
             value=weights,
@@ -492,7 +492,7 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
     if not is_valid.all():
         raise DataError(
             f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; "
-            "method='mcmc' needs 0 (unrated) and 1 (rated).",
+            "method='mcmc' requires 0 (unrated) or 1 (rated).",
             column=response,
             hint="Leave the response out ('~ user*movie') if all pairs in the data are rated.",
         )

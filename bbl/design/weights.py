@@ -196,7 +196,10 @@ def check_weights(
         is_invalid |= array != np.floor(array)
     if is_invalid.any():
         row = int(is_invalid.argmax())
-        fail(f"are not all {'counts' if whole else 'weights'}: row {row} has {array[row]:g}")
+        fail(
+            f"must all be {'non-negative integers' if whole else 'finite and non-negative'}, but "
+            f"row {row} has {array[row]:g}"
+        )
     if not part:
         check_total(float(array.sum()), are_whole(array), fail)
     return array
@@ -210,7 +213,7 @@ def check_total(total: float, whole: bool, fail: Callable[[str], NoReturn]) -> N
     if not total:
         fail("are all zero")
     if total > (MAX_TOTAL if whole else 1.0 / MIN_TOTAL):
-        fail(f"sum to {total:g}, which is too large to count")
+        fail(f"sum to {total:g}, which is too large for computations")
     if total < MIN_TOTAL:
         fail(f"sum to {total:g}, which is too small for computations")
 

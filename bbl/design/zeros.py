@@ -91,14 +91,14 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
                 f"structural_zeros has the column {name!r}, which is not in the formula.",
                 argument=ARGUMENT,
                 column=name,
-                hint="Remove from the table all columns that are not in the formula.",
+                hint="Remove all columns from the table that are not in the formula.",
             )
     used_predictors = tuple(i for i, name in enumerate(names) if name in table.columns)
     if not used_predictors:
         raise DataError(
             "structural_zeros has no predictor columns.",
             argument=ARGUMENT,
-            hint="Add a column for each predictor of the impossible combinations.",
+            hint="Add a column for each predictor that the impossible combinations involve.",
         )
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):

@@ -120,7 +120,7 @@ def make_engine(method: str | Engine, options: dict, beside: Iterable[str] = ())
     if isinstance(method, Engine):
         if options:
             raise BBLTypeError(
-                f"Options cannot be given along with an engine: {', '.join(options)}.",
+                f"Options cannot be combined with an engine object: {', '.join(options)}.",
                 argument=next(iter(options)),
                 hint=f"Pass {', '.join(options)} to {kind.__name__}(...) itself.",
             )

@@ -112,8 +112,8 @@ def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
     n_orders = max(layout.order, 2) - 1
     if isinstance(lambda_, tuple) and len(lambda_) != n_orders:
         raise OptionError(
-            f"lambda_ has {len(lambda_)} numbers, one for each order from 2 on, but the model "
-            f"has terms of up to {n_orders + 1} predictors.",
+            f"lambda_ must contain one number for each order from 2 to {n_orders + 1}, but it "
+            f"contains {len(lambda_)}.",
             argument="lambda_",
             hint=(
                 f"Pass {f'{n_orders} numbers' if n_orders > 1 else 'one number'}, or use crossVal "
@@ -402,7 +402,8 @@ class Engine:
             reasons |= dict.fromkeys(need_equations, f"{NO_EQUATIONS}, not for {method}")
         if not (cls.solves or cls.joint or (cls.posterior and cls.posterior.has_draws)):
             reasons["effects"] = (
-                f"{method} provides neither a covariance of its estimates nor draws"
+                f"{method} provides neither a covariance matrix of its estimates nor posterior "
+                "draws"
             )
         if not (cls.posterior and cls.posterior.has_draws):
             reasons["draws"] = f"{method} has no draws from a posterior"
@@ -426,9 +427,9 @@ class Engine:
         """Raise an OptionError if the method does not model P(row | group), as `what` requires."""
         if self.joint:
             raise OptionError(
-                f"{what} needs a model of the predictors, P(x|y), and "
+                f"{what} requires a model of the predictors, P(x|y), but "
                 f"{self.refusals()['density']}: only differences in its scores between groups are "
-                f"meaningful.",
+                "meaningful.",
                 argument="method",
                 hint="Choose method='pseudo', or assess predictions with evaluate().",
             )

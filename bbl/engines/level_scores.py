@@ -181,7 +181,8 @@ def check_linear(ordered: str, layout: Layout) -> None:
     """Raise an OptionError if ``ordered="linear"`` is used but the order of levels is unknown."""
     if ordered == LINEAR and layout.scores is None:
         raise OptionError(
-            "ordered='linear' requires a formula and a table, which declare the order of levels.",
+            "ordered='linear' requires a formula and a table, because arrays of codes do not "
+            "declare the order of levels.",
             argument="ordered",
             hint="Call bbl.bbl('~ .', data, ...), or use ordered='nominal'.",
             value=LINEAR,

@@ -156,7 +156,7 @@ CALLS = {
         lambda: fit(data=DATA.assign(w=2), weights="w", method="auto"),
     ),
     "weights that are not counts": case(
-        r"If they were meant as counts, round them; .* pass design=bbl\.survey\(weights=",
+        r"Round them if they are counts. .* pass design=bbl\.survey\(weights=",
         lambda: fit(data=DATA.assign(w=1.0 + DATA["a"] / 2), weights="w"),
         lambda: fit(data=DATA.assign(w=1), weights="w"),
         lambda: sampled("pseudo"),
@@ -206,7 +206,7 @@ CALLS = {
         lambda: fit(lambda_="cv"),
     ),
     "a rule as relevance": case(
-        "Call crossVal once for each level, or pass the rule to bbl()",
+        "Call crossVal once for each level, or call bbl.. with relevance=",
         lambda: bbl.crossVal("y ~ .", DATA, relevance="cv", **QUIET),
         lambda: bbl.crossVal("y ~ .", DATA, relevance=0.5, **QUIET),
         lambda: fit("y ~ .", relevance="cv"),
@@ -286,7 +286,7 @@ CALLS = {
         lambda: bbl.from_spins(*PAIR),
     ),
     "spins of another shape": case(
-        "Pass a vector of m fields, and a matrix of m rows and m columns",
+        r"Pass b with shape \(m,\) and M with shape \(m, m\)",
         lambda: bbl.from_spins([1.0], np.zeros((2, 2))),
         lambda: bbl.from_spins(*PAIR),
     ),
@@ -301,7 +301,7 @@ CALLS = {
         lambda: bbl.from_spins([0.0, 0.0], (HALF + HALF.T) / 2),
     ),
     "spins of three levels": case(
-        r"Merge its levels to two, with bbl\.bin or bbl\.lump, or leave it out of the formula",
+        r"Merge its levels into two with bbl\.bin or bbl\.lump, or leave it out of the formula",
         lambda: bbl.to_spins(fit("~ a*t", TRIPLE)),
         lambda: bbl.to_spins(fit("~ a*t", bbl.bin(TRIPLE, columns=["t"], bins=2))),
         lambda: bbl.to_spins(fit("~ a*b", TRIPLE)),
@@ -443,7 +443,7 @@ NB = networks.nb("y", DATA)
 
 NETWORKS = {
     "a class of no column": case(
-        "Pass the class's name, or a formula such as 'class ~ .'",
+        "Pass the name of the class, or a formula such as 'class ~ .'",
         lambda: networks.nb("yy", DATA),
         lambda: networks.nb("y", DATA),
         lambda: networks.nb("y ~ .", DATA),
@@ -505,7 +505,7 @@ NETWORKS = {
         lambda: networks.lp(NB, DATA, smooth=1, wanbia={"a": 1.0, "b": 1.0, "c": 1.0}),
     ),
     "two policies of missing values": case(
-        "Fit them with the same missing=",
+        "Fit all models with the same missing option",
         lambda: networks.cv(
             [networks.bnc("nb", "y", GAPS, 1, missing=m) for m in ("drop", "level")], GAPS, k=3
         ),

@@ -207,7 +207,7 @@ TABLE = {
         ),
     ),
     "a replicate that separates groups": case(
-        "Omit type, so .*merge rare levels; or use prior_count",
+        "Omit type to .*merge rare levels, or set prior_count",
         lambda: replicated(type="JK1"),
         lambda: replicated(),
         lambda: replicated(SPARSE.assign(a=SPARSE["psu"] % 2), type="JK1"),

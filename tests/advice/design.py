@@ -97,7 +97,7 @@ FORMULAS = {
         "~ " + "+".join([".^2"] * 8_000), "Shorten it", "~ v0*v1", data=WIDE
     ),
     "the intercept in a product": rewritten(
-        "y ~ 1:c", "Put the column 1 in backticks", "y ~ `1`:c", data=DIGITS
+        "y ~ 1:c", "Put a column named 1 in backticks", "y ~ `1`:c", data=DIGITS
     ),
     "no predictors": case(
         "Add at least one column to the right",
@@ -279,12 +279,12 @@ ZEROS = {
         lambda: zeros(BOTH),
     ),
     "zeros of another column": case(
-        "Remove from the table all columns that are not in the formula",
+        "Remove all columns from the table that are not in the formula",
         lambda: zeros(BOTH.assign(q=1)),
         lambda: zeros(BOTH),
     ),
     "zeros of no predictor": case(
-        "Add a column for each predictor of the impossible combinations",
+        "Add a column for each predictor that the impossible combinations involve",
         lambda: zeros(pd.DataFrame({"y": ["s"]}), "y ~ a*b"),
         lambda: zeros(BOTH, "y ~ a*b"),
     ),

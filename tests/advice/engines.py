@@ -214,7 +214,7 @@ ENGINES = {
         lambda: conditional(ordered="nominal"),
     ),
     "errors of a refined fit": case(
-        "For effects, use se='bootstrap'; otherwise refit with start=None, a finite ridge",
+        "For effects, use se='bootstrap'. Otherwise, refit to .* rows with start=None",
         lambda: conditional(start="pseudo").inference().table(of=("s", "t")),
         lambda: conditional(start="pseudo").avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: conditional(start=None, ridge=0.1).inference().table(of=("s", "t")),
@@ -225,7 +225,7 @@ ENGINES = {
         lambda: crossed(data=ORDERED, method="conditional", ordered="linear", scale=0.5),
     ),
     "too many coefficients": case(
-        "Use ridge='cv', or use fewer predictors or fewer interactions",
+        "Use ridge='cv', fewer predictors or fewer interactions",
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal()),
         lambda: conditional(ridge="cv"),
         patched("bbl.engines.conditional.maximum.MAX_COEFFICIENTS", 2, lambda: maximal("y ~ a")),
@@ -372,7 +372,7 @@ MACHINES = {
         lambda: fit("y ~ a + b", UNSEEN, missing="level"),
     ),
     "neighbours that are not known together": case(
-        "fewer interactions, or choose method='mf' with log_z='ais', or .*missing='level'",
+        "fewer interactions, choose method='mf' with log_z='ais', or .*missing='level'",
         lambda: fit("y ~ a*b", HOLES, missing="marginal"),
         lambda: fit("y ~ a + b", HOLES, missing="marginal"),
         lambda: fit("y ~ a*b", APART, missing="marginal", method="mf", log_z="ais"),
@@ -424,7 +424,7 @@ MACHINES = {
         lambda: (exact("~ a*b*c").aic, exact("~ a*b*c").bic),
     ),
     "too many odds ratios": case(
-        "Leave the pair out of pairs, or fit fewer terms of three predictors",
+        "Leave this pair out of pairs, or use a formula with fewer terms of three predictors",
         patched(
             "bbl.boltzmann.inference.odds_ratios.MAX_CONTRASTS",
             1,
@@ -507,7 +507,7 @@ MACHINES = {
         lambda: zeros("~ a*b", data=POSSIBLE),
     ),
     "a fold that leaves no rows": case(
-        r"Pass more rows, use fewer folds \(nfold in crossVal\), or avoid folds by .* calibrate",
+        r"Pass more rows, use fewer folds \(nfold in crossVal\), or avoid .* calibrate",
         lambda: tiny(lambda_="cv"),
         lambda: fit("y ~ a + b", DATA, lambda_="cv"),
         lambda: tiny(lambda_=0.1),

@@ -115,7 +115,7 @@ TABLE = {
         lambda: numeric("y ~ a + b + x", GAPS, missing="marginal"),
     ),
     "a number with few values": case(
-        "Remove 'x' from numeric to give each value a parameter",
+        "Remove 'x' from numeric to estimate a separate parameter for each value",
         lambda: quiet_few(numeric="x"),
         lambda: quiet_few(),
     ),

@@ -118,7 +118,7 @@ TABLE = {
         lambda: rated(logits="adjacent", **DESIGN).compare(rated(logits="nominal", **DESIGN)),
     ),
     "too many coefficients of an ordered response": case(
-        "Use ridge='cv', or use fewer predictors or fewer interactions",
+        "Use ridge='cv', fewer predictors or fewer interactions",
         patched("bbl.engines.conditional.ordinal_maximum.MAX_COEFFICIENTS", 2, rated),
         lambda: rated(ridge="cv"),
         patched(
@@ -126,7 +126,7 @@ TABLE = {
         ),
     ),
     "too many contrasts of many rows": case(
-        "Use logits='nominal', or use fewer predictors or fewer interactions",
+        "Use logits='nominal', fewer predictors or fewer interactions",
         lambda: crowded(),
         lambda: crowded(logits="nominal"),
         lambda: crowded("y ~ a"),

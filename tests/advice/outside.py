@@ -99,7 +99,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a\n" + "é,0\nt,1\ns,0\n" * 9),
     ),
     "cells that semicolons separate": case(
-        "Specify the separator of its cells: --sep ';'",
+        "Specify the cell separator: --sep ';'",
         tried("y ~ a", "{}/d.csv", text=CSV.replace(",", ";")),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--sep", ";", text=CSV.replace(",", ";")),
     ),
@@ -329,7 +329,7 @@ FILES = {
         write_codes,
     ),
     "a damaged model file": case(
-        "If it is damaged, save the model again or fetch a good copy",
+        "If it is damaged, save the model again or get an intact copy",
         in_folder(lambda f: damaged(f, 100)),
         in_folder(lambda f: damaged(f, None)),
     ),
@@ -374,7 +374,7 @@ FILES = {
         stored(None),
     ),
     "a download without pooch": case(
-        "Run: pip install 'boltzmann-bayes.data.'. Or: put t10k.* set the environment variable",
+        "Run pip install 'boltzmann-bayes.data.', or put t10k.* set the environment variable",
         downloaded("", pooch=None),
         stored(None),
     ),

@@ -452,7 +452,7 @@ BAD = {
     "ratings for mcmc": (
         lambda: bbl.bicluster(None, data_for("genetic"), method="mcmc"),
         DataError,
-        "needs 0 .unrated. and 1",
+        "requires 0 .unrated. and 1",
     ),
     "nothing rated": (
         lambda: bbl.bicluster(None, np.zeros((3, 3)), method="mcmc"),
@@ -500,7 +500,7 @@ def test_memory_is_estimated_before_it_is_taken(monkeypatch):
 
     monkeypatch.setattr(bbl.memory, "available_memory", lambda: 2**20)
     X = np.random.default_rng(0).normal(size=(1000, 400))
-    with pytest.raises(MemoryError, match="Clustering a table of 1000 x 400"):
+    with pytest.raises(MemoryError, match="Clustering a 1000 x 400 table"):
         bbl.bicluster(None, X, (200, 200), n_jobs=2)
 
 

@@ -422,7 +422,7 @@ def test_series_of_another_index_are_refused(verb):
         verb("y ~ x", data, pd.Series(1, index=data.index + 1))
     assert caught.value.argument == "weights"
     with pytest.raises(
-        bbl.BBLError, match="is a dict of Series, and the index of 'x' differs from that of 'y'"
+        bbl.BBLError, match="is a dict of Series, but 'x' and 'y' have different indexes"
     ) as caught:
         verb("y ~ x", {"y": data["y"], "x": data["x"][::-1]})
     assert caught.value.column == "x"

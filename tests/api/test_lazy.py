@@ -131,12 +131,12 @@ def test_left_out_rows_are_sampled_where_they_are_many(monkeypatch, table, sourc
 
 def test_ordered_rows_are_warned_of(table, tmp_path):
     ordered = lazydata.lazy("folder", table.sort_values("x1"), tmp_path)
-    with pytest.warns(bbl.DataWarning, match="Levels of 'x1' .* the rows are ordered"):
+    with pytest.warns(bbl.DataWarning, match="The levels of 'x1' .* The rows are ordered"):
         bbl.crossVal("y ~ .", ordered, method="naive")
 
 
 @pytest.mark.filterwarnings(
-    "ignore:weights are not all integers:bbl.DataWarning", "error:Levels of:bbl.DataWarning"
+    "ignore:weights are not all integers:bbl.DataWarning", "error:The levels of:bbl.DataWarning"
 )
 def test_rows_of_large_weights_that_are_not_whole_do_not_look_ordered(table, tmp_path):
     weighted = lazydata.lazy("folder", table.assign(w=1000.5), tmp_path)

@@ -375,7 +375,7 @@ BAD = [
     (
         "nan weights",
         lambda d: networks.nb("class", d, weights=np.full(40, np.nan)),
-        "weights are not all counts",
+        "weights must all be non-negative integers",
     ),
     (
         "weight above 1",
@@ -415,7 +415,7 @@ BAD = [
     (
         "manb, smooth 0",
         lambda d: networks.bnc("nb", "class", d, manb_prior=0.5),
-        "needs smooth > 0",
+        "requires smooth > 0",
     ),
     (
         "manb prior",

@@ -204,7 +204,7 @@ def test_averages_need_one_kind_of_numbers(table):
         for data, method in ((table, "pseudo"), (table, "conditional"), (table.head(200), "pseudo"))
     ]
     for other in fits[1:]:
-        with pytest.raises(OptionError, match="treat numeric predictors differently"):
+        with pytest.raises(OptionError, match="have different numeric predictors"):
             bbl.average([fits[0], other], "equal")
     both = bbl.average([fits[0], bbl.bbl("y ~ a + u", table, numeric="u", method="mf")], "equal")
     assert both.predict(table, type="prob")["s"].between(0, 1).all()

@@ -26,7 +26,7 @@ def titanic():
 def test_methods_say_whether_they_take_them(titanic):
     assert {name for name, engine in ENGINES.items() if engine.weights == "real"} == set(TAKEN)
     for method in sorted(set(ENGINES) - set(TAKEN)) + ["auto"]:
-        with pytest.raises(DataError, match=r"weights are not all counts: row 2 has 17\.5"):
+        with pytest.raises(DataError, match=r"weights must .* integers, but row 2 has 17\.5"):
             bbl.bbl(
                 FORMULA, titanic.assign(Freq=titanic["Freq"] / 2), weights="Freq", method=method
             )

@@ -185,12 +185,13 @@ def test_probabilities_given_some_cells_are_shares_of_the_sums():
 def test_predictions_of_cells_that_cannot_occur_are_refused_by_name():
     model = fit("Survived ~ Class*Sex + Age")
     with pytest.raises(
-        DataError, match="row 1 is in a cell that cannot occur .*Class=Crew, Age=Child.*Leave such"
+        DataError,
+        match="row 1 of newdata .*its cell, .*Class=Crew, Age=Child.*Leave such",
     ):
         model.predict(
             {"Class": ["1st", "Crew"], "Sex": ["Male", "Male"], "Age": ["Adult", "Child"]}
         )
-    with pytest.raises(DataError, match="row 0 is in a cell that cannot occur"):
+    with pytest.raises(DataError, match="row 0 of newdata cannot be predicted: its cell"):
         model.reconstruct({"Class": ["Crew"], "Sex": [None], "Age": ["Child"], "Survived": ["Yes"]})
     impossible = model.score_samples({"Class": ["Crew"], "Sex": ["Male"], "Age": ["Child"]})
     assert impossible.tolist() == [-np.inf]

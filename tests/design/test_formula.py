@@ -476,7 +476,7 @@ def test_the_order_of_an_engine_is_where_a_formula_ends():
     assert Engine.order == EncodingRules().order
     with pytest.raises(
         FormulaError,
-        match=r"the term a:b:c:d of 4 or more predictors, but the method takes at most 3",
+        match=r"the term a:b:c:d of 4 or more predictors, but the method supports at most 3",
     ):
         parse("y ~ .^4", COLUMNS, order=3)
     with pytest.raises(

@@ -451,7 +451,7 @@ def test_the_report_does_without_what_needs_a_model_of_the_predictors(ridge, tmp
 )
 def test_options_of_penalised_fits_are_refused(options):
     (name,) = options
-    with pytest.raises(OptionError, match=f"same for any {name}"):
+    with pytest.raises(OptionError, match=f"does not depend on {name}"):
         Conditional(0.0, **options)
 
 

@@ -218,7 +218,7 @@ def test_a_stall_without_memory_says_so(monkeypatch):
         engine.fit(engine.prepare(stored(make_rows(n=20_000, seed=10)), layout), layout)
     assert 0 <= error.value.predictor < 6
     assert (error.value.rows, error.value.n) == (60, 20_000)
-    with pytest.raises(DataError, match=r"makes no progress on a sample of 60: .*bbl\.lump"):
+    with pytest.raises(DataError, match=r"stopped improving on a sample of 60 rows: .*bbl\.lump"):
         estimate_path(
             FitData(stored(make_rows(n=20_000, seed=10)), layout, 1), FitSpec(engine, "half")
         )

@@ -161,7 +161,7 @@ def test_the_option_is_checked_and_said(tmp_path):
         PersistentVI(sd="mean")
     with pytest.raises(OptionError, match="likelihood='pseudo'"):
         PersistentVI(sd="lrvb", likelihood="pseudo")
-    with pytest.raises(OptionError, match="15 predictors with 120 parameters require") as caught:
+    with pytest.raises(OptionError, match="15 predictors with 120 parameters") as caught:
         bbl.mlestimate(np.random.default_rng(0).integers(0, 2, (50, 15)), method="pvi", sd="lrvb")
     assert caught.value.argument == "sd"
 

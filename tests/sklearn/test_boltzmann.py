@@ -288,7 +288,7 @@ class TestWeights:
         # penalties go by shares of the weights, so that these equal counts of 2 and 5
         expected = BBLClassifier("pseudo", lambda_=0.1).fit(X, y, 4 * weights).predict_proba(X)
         np.testing.assert_allclose(model.predict_proba(X), expected, atol=1e-8)
-        with pytest.raises(ValueError, match="sample_weight are not all counts: row 0 has 0.5"):
+        with pytest.raises(ValueError, match="sample_weight must .* integers, but row 0 has 0.5"):
             BBLClassifier("bayes").fit(X, y, weights)
 
 

@@ -85,7 +85,7 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
         )
     if not classes:
         raise OptionError(
-            f"{AUTO_REFUSALS['no_response']}, and the formula has no response.",
+            f"{AUTO_REFUSALS['no_response']}, but the formula has no response.",
             argument="method",
             hint="Choose method='pseudo'.",
         )
@@ -128,7 +128,7 @@ def _check_labels(one: Labels, other: Labels) -> None:
     ]
     if kinds[0] != kinds[1]:
         raise OptionError(
-            "The fits treat numeric predictors differently, or have different means of them.",
+            "The fits have different numeric predictors, or centre them at different means.",
             argument="fits",
             hint="Fit all models to the same data with the same numeric=, or use method='auto', "
             "which averages normal distributions, intervals and regressions.",
@@ -143,8 +143,8 @@ def _check_labels(one: Labels, other: Labels) -> None:
             )
     if one != other:
         raise OptionError(
-            f"The fits have different groups: {list(one.groups)} of {one.response!r} and "
-            f"{list(other.groups)} of {other.response!r}.",
+            f"The fits have different groups: {list(one.groups)} for the response "
+            f"{one.response!r}, but {list(other.groups)} for {other.response!r}.",
             argument="fits",
             hint="Fit all models with the same response.",
         )

@@ -561,11 +561,12 @@ def prepare(
                 NO_COUNTS,
                 argument="weights",
                 hint=Hint(
-                    "If they were meant as counts, round them; if they are sampling weights, pass "
-                    "design=bbl.survey(weights=...) instead, for standard errors.",
-                    command_line="If they were meant as counts, round them; if they are sampling "
-                    "weights, specify clusters and strata (--cluster, --strata) for "
-                    "standard errors.",
+                    "Round them if they are counts. If they are sampling weights, pass "
+                    "design=bbl.survey(weights=...) instead to get standard errors.",
+                    command_line=(
+                        "Round them if they are counts. If they are sampling weights, specify "
+                        "clusters and strata (--cluster, --strata) to get standard errors."
+                    ),
                 ),
             ),
             stacklevel=3,
@@ -583,7 +584,8 @@ def prepare(
     engine = engine.for_response(encoded.design.response).for_rows(layout, total)
     if calibrate != "none" and not engine.calibrates:
         raise OptionError(
-            f"calibrate={calibrate!r} changes class scores, which cumulative logits do not have.",
+            f"calibrate={calibrate!r} adjusts class scores, but models with cumulative logits "
+            "have no class scores.",
             argument="calibrate",
             hint="Leave calibrate out, or use logits='adjacent'.",
             value=calibrate,
@@ -635,7 +637,7 @@ def check_survey(
     """Raise an error if the engine or other arguments cannot be combined with a sampling design."""
     if not isinstance(design, SurveyDesign):
         raise BBLTypeError(
-            f"design must be made by bbl.survey(weights=...); got {type(design).__name__}.",
+            f"design must be the result of bbl.survey(weights=...); got {type(design).__name__}.",
             argument="design",
         )
     if weights is not None:
@@ -679,12 +681,12 @@ def check_relevance(
         )
     if conflict is not None:
         raise OptionError(
-            f"relevance selects predictors by a likelihood of individual rows, which is not valid "
-            f"with {conflict}.",
+            "relevance compares likelihoods of independent rows, so it cannot be combined with "
+            f"{conflict}.",
             argument="relevance",
             hint=f"Leave out relevance or {conflict}.",
         )
-    refuse_batches(data, "relevance, which tests predictors one at a time,", "relevance")
+    refuse_batches(data, "relevance", "relevance")
     if isinstance(relevance, str):
         choice("relevance", relevance, RULES)
         return None

@@ -309,6 +309,6 @@ def _refuse_rule(relevance: object) -> None:
         raise OptionError(
             f"relevance must be a significance level in crossVal; got {relevance!r}.",
             argument="relevance",
-            hint="Call crossVal once for each level, or pass the rule to bbl().",
+            hint=f"Call crossVal once for each level, or call bbl() with relevance={relevance!r}.",
             value=relevance,
         )

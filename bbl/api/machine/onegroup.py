@@ -114,7 +114,7 @@ def mlestimate(
     needed_bytes = tables_memory(layout) * (1 + engine.samples)
     check_memory(
         needed_bytes,
-        f"A fit with {layout.D} non-reference levels",
+        f"Fitting {layout.D} non-reference levels",
         "Use fewer levels, or pass pairs in qJ.",
     )
     log_z_method = resolve_log_z(log_z, layout, engine.log_z)
@@ -183,7 +183,7 @@ def _check_labels(xi: ArrayLike, qJ: ArrayLike | None, L: ArrayLike | None) -> N
     for argument, labels in axes.items():
         if not all(axis.equals(xi.columns) for axis in labels):
             raise DataError(
-                f"The labels of {argument} must be the columns of xi, in the same order.",
+                f"The labels of {argument} must match the columns of xi, in the same order.",
                 argument=argument,
                 hint=f"Reindex it, or pass {argument}.to_numpy() to match by position.",
             )
@@ -292,14 +292,16 @@ def _coded_sample(
         np.isfinite(codes).all() and (codes == np.floor(codes)).all()
     ):
         raise DataError(
-            "xi has infinite or fractional entries; codes are integers from 0 to L-1.",
+            "xi must contain integer codes from 0 to L-1, but some entries are infinite or "
+            "fractional.",
             argument="xi",
         )
     if codes.min() < 0:
-        raise DataError(f"xi has the negative code {codes.min()}; codes are 0..L-1.", argument="xi")
+        raise DataError(f"xi must contain codes from 0 to L-1; got {codes.min()}.", argument="xi")
     if float(codes.max()) >= MAX_LEVELS:  # checked before the codes are converted to a smaller type
         raise DataError(
-            f"xi has the code {codes.max()}; codes are 0..L-1, and L is at most {MAX_LEVELS}.",
+            f"xi must contain codes from 0 to L-1, where L is at most {MAX_LEVELS}; got "
+            f"{codes.max()}.",
             argument="xi",
         )
     least_levels = np.maximum(codes.max(axis=0).astype(np.int64) + 1, 2)
@@ -307,7 +309,8 @@ def _coded_sample(
     if (n_levels < least_levels).any():
         i = int(np.argmax(n_levels < least_levels))
         raise OptionError(
-            f"L[{i}]={n_levels[i]}, but column {i} of xi needs {least_levels[i]} levels.",
+            f"L[{i}]={n_levels[i]}, but the codes in column {i} of xi require at least "
+            f"{least_levels[i]} levels.",
             argument="L",
         )
     if missing == "level":

@@ -131,7 +131,8 @@ def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[lis
     for name, predictor_levels in zip(names, levels, strict=True):
         if len(predictor_levels) < 2 or len(set(predictor_levels)) < len(predictor_levels):
             raise OptionError(
-                f"predictor {name!r} needs at least two distinct levels; got {predictor_levels!r}.",
+                f"predictor {name!r} must have at least two distinct levels; got "
+                f"{predictor_levels!r}.",
                 column=name,
                 value=predictor_levels,
             )
@@ -345,7 +346,7 @@ def randomsamp(
         absent = [group for group in groups if group not in prob]
         if absent:
             raise OptionError(
-                f"prob has no entry for the group {absent[0]!r}. Every group needs one.",
+                f"prob must contain one entry for each group, but it has none for {absent[0]!r}.",
                 argument="prob",
             )
         prob = [prob[group] for group in groups]

@@ -22,7 +22,7 @@ from bbl.results.machine.spins import SpinParameters
 
 __all__ = ["from_spins", "to_spins"]
 
-LARGER = "Merge its levels to two, with bbl.bin or bbl.lump, or leave it out of the formula."
+LARGER = "Merge its levels into two with bbl.bin or bbl.lump, or leave it out of the formula."
 
 
 @check_keywords
@@ -90,7 +90,7 @@ def to_spins(
         if layout.order > 2 or model._hidden is not None:
             what = "hidden units" if model._hidden is not None else "terms of three predictors"
             raise OptionError(
-                f"Models of spins have only fields and pairs, but this fit has {what}.",
+                f"Spin models have only fields and pairwise couplings, but this fit has {what}.",
                 hint="Fit a formula with pairs only, such as '~ .^2', without hidden units.",
                 argument="model",
             )
@@ -159,7 +159,7 @@ def from_spins(b: ArrayLike, M: ArrayLike) -> GroupParameters:
     if not m or couplings.shape != (m, m):
         raise DataError(
             f"b has shape {fields.shape} and M has shape {couplings.shape}.",
-            hint="Pass a vector of m fields, and a matrix of m rows and m columns.",
+            hint="Pass b with shape (m,) and M with shape (m, m).",
             argument="M",
         )
     if not (np.isfinite(fields).all() and np.isfinite(couplings).all()):
@@ -197,7 +197,8 @@ def _of_tables(par: GroupParameters, m: int) -> tuple[np.ndarray, np.ndarray]:
     for term, table in (par.J or {}).items():
         if len(term) > 2:
             raise OptionError(
-                f"Models of spins have only fields and pairs, but J has the term {term}.",
+                "Spin models have only fields and pairwise couplings, but J contains the term "
+                f"{term}.",
                 hint="Leave out terms that involve three or more predictors.",
                 argument="model",
             )

@@ -243,19 +243,19 @@ def _check_scope(
         (
             lower,
             upper,
-            "the smallest model, {0}, has the term {2}, which the largest, {1}, does not have",
+            "the smallest model, {0}, contains the term {2}, but the largest model, {1}, does not",
             "Add it to the largest model.",
         ),
         (
             lower,
             start,
-            "the smallest model, {0}, has the term {2}, which the fit does not have",
+            "the smallest model, {0}, contains the term {2}, but the fit does not",
             "Fit a formula with this term.",
         ),
         (
             start,
             upper,
-            "the fit has the term {2}, which the largest model, {1}, does not have",
+            "the fit contains the term {2}, but the largest model, {1}, does not",
             "Use a larger model.",
         ),
     ):
@@ -282,7 +282,7 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
     parsed = parse(formula, columns, order=None, empty=True, one_sided=True)  # type: ignore[arg-type]
     if parsed.response is not None and parsed.response != response:
         raise OptionError(
-            f"scope: the response {parsed.response!r} of {text!r} is a predictor in the fit.",
+            f"scope: {parsed.response!r}, the response in {text!r}, is a predictor in the fit.",
             argument="scope",
             hint="Write '~' and the interactions.",
         )

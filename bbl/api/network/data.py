@@ -96,7 +96,7 @@ def prepare(
                 f"{first_columns}.",
                 column=name,
                 argument="formula",
-                hint=f"{near}Pass the class's name, or a formula such as 'class ~ .'.",
+                hint=f"{near}Pass the name of the class, or a formula such as 'class ~ .'.",
             )
         has_weight_column = isinstance(weights, str) and weights in frame.columns
         # columns except the class, and except the weights if they are another column

@@ -118,7 +118,7 @@ def cv(
     ):
         raise OptionError(
             "The models treat missing values differently, so they use different rows.",
-            hint="Fit them with the same missing=.",
+            hint="Fit all models with the same missing option.",
         )
     labels = first_data.design.labels
     if score == "auc" and len(labels.groups) != 2:
@@ -364,7 +364,7 @@ def accuracy(predicted: ArrayLike, true: ArrayLike) -> float:
     )
     if len(predicted_series) != len(true_series) or not len(predicted_series):
         raise DataError(
-            "predicted and true must have the same length, at least 1; got "
+            "predicted and true must be non-empty and have the same length; got lengths "
             f"{len(predicted_series)} and {len(true_series)}."
         )
     return float(

@@ -373,7 +373,7 @@ def _make_recipe(
         )
     if requested and isinstance(structure, AveragedStructure):
         raise OptionError(
-            f"{structure.learner} averages plain estimates and does not accept {requested[0]}.",
+            f"{structure.learner} averages several networks and does not support {requested[0]}.",
             argument=requested[0],
             hint=f"Leave {requested[0]} out.",
         )
@@ -385,14 +385,14 @@ def _make_recipe(
             or structure.learner not in (None, "nb")
         ):
             raise OptionError(
-                "manb_prior averages naive Bayes over subsets of features, and this "
+                "manb_prior averages naive Bayes models over subsets of features, but this "
                 "structure is not naive Bayes.",
                 argument="manb_prior",
                 hint="Choose learner='nb', or leave manb_prior out.",
             )
         if not smooth:
             raise OptionError(
-                "manb_prior needs smooth > 0; got 0.",
+                "manb_prior requires smooth > 0; got 0.",
                 argument="smooth",
                 hint="Use smooth=1.",
             )

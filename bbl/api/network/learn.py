@@ -62,8 +62,8 @@ def learn_structure(
         # (F, n): row weights in training and in validation
         if (checked_folds.train + checked_folds.validation_weights != prepared.rows.weights).any():
             raise OptionError(
-                "Each fold must train on all rows that it does not validate, but some folds leave "
-                "rows out.",
+                "The training rows of each fold must be all rows outside its validation rows, "
+                "but some folds leave rows out.",
                 argument="folds",
                 hint="Pass a splitter such as KFold, or lists of row positions.",
             )

@@ -204,7 +204,10 @@ class Covariances:
             if mean is None or rows is None or not isinstance(influence, Influence):
                 raise DataError(
                     "Composite criteria require all rows, but this fit keeps only a random sample.",
-                    hint="Refit to a table, such as bbl.sample_rows(data, 500_000).",
+                    hint=(
+                        "Refit the model to a table in memory, such as bbl.sample_rows(data, "
+                        "500_000)."
+                    ),
                 )
             out.append((mean * influence.total, influence.composite(rows)[1]))
         return out

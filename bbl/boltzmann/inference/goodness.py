@@ -112,7 +112,7 @@ def leverages(layout: Layout, fitted: np.ndarray) -> np.ndarray:
     # four matrices (size, size) with 8 bytes per entry: V, its inverse, scales and correlations
     check_memory(
         32.0 * float(layout.size) ** 2,
-        f"The information of {layout.size} parameters",
+        f"The information matrix of {layout.size} parameters",
         "Use fewer predictors or fewer interactions.",
     )
     total = fitted.sum()

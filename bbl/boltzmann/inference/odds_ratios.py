@@ -91,7 +91,10 @@ def log_odds_ratios(
             f"A pair has {n_ratios:.3g} odds ratios, too many to list, because it interacts with "
             f"{len(modifiers)} other predictors.",
             argument="pairs",
-            hint="Leave the pair out of pairs, or fit fewer terms of three predictors.",
+            hint=(
+                "Leave this pair out of pairs, or use a formula with fewer terms of three "
+                "predictors."
+            ),
         )
     levels = np.array(list(product(*level_ranges)), dtype=np.intp).reshape(-1, len(level_ranges))
     # one row for each ratio, with 1 at the parameters to be summed; codes minus 1 are positions in
@@ -173,7 +176,10 @@ def conditional_ratio(
     conditioned = conditioning(layout, i, j)
     if len(conditioned) > MAX_HELD:
         return ConditionalRatio(
-            reason=f"no exact interval: it would condition on more than {MAX_HELD} predictors"
+            reason=(
+                f"no exact interval: it would require conditioning on more than {MAX_HELD} "
+                "predictors"
+            )
         )
     is_used = (sample.codes[:, list(modifiers)] == levels[2:]).all(axis=1)
     if sample.missing is not None:
@@ -192,7 +198,7 @@ def conditional_ratio(
         return ConditionalRatio(
             reason="too many rows for an exact interval"
             if rows.total >= MAX_SUPPORT
-            else "rows with the same other predictors have only one of the two levels"
+            else "among rows with equal other predictors, only one of the two levels occurs"
         )
     lower, upper = replace(family, share=1.0).limits(level)
     return ConditionalRatio(family.estimate, lower, upper)

@@ -58,9 +58,9 @@ def permutation_tests(
     """
     if sample.total > MAX_OBSERVATIONS:
         raise DataError(
-            f"Permutation tests draw tables of up to {MAX_OBSERVATIONS:.0e} observations, but a "
-            f"group has {sample.total:.4g}.",
-            hint="Use pvalues='auto', which does not draw tables.",
+            f"Permutation tests support at most {MAX_OBSERVATIONS:.0e} observations per group, "
+            f"but a group has {sample.total:.4g}.",
+            hint="Use pvalues='auto', which does not use permutations.",
         )
     rows = sample.collapsed(layout.n_levels)
     streams = rng.spawn(len(layout.pairs))

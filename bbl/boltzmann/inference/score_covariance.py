@@ -189,7 +189,8 @@ def _check_log_z(estimate: Estimate, engine: Engine) -> None:
     engine.check_equations()
     if estimate.log_z_kind != "exact":
         raise OptionError(
-            f"ln Z of the fit is approximate (log_z={estimate.log_z_kind!r}), with unknown error.",
+            f"ln Z of this fit is an approximation (log_z={estimate.log_z_kind!r}) with unknown "
+            "error.",
             argument="se",
             hint="Use se='bootstrap', or fit with log_z='exact' if the model is small enough.",
         )

@@ -60,7 +60,7 @@ def linearised(
     plan = survey.plan
     check_memory(  # four matrices (clusters, size) with 8 bytes per entry
         32.0 * plan.n_units * size,
-        f"Totals of {size} parameters in {plan.n_units:,} clusters",
+        f"Score totals of {size} parameters in {plan.n_units:,} clusters",
         "Use fewer predictors or fewer interactions.",
     )
     totals = np.zeros((plan.n_units, size))
@@ -110,10 +110,12 @@ def replicated(
         warnings.warn(
             DataWarning(
                 f"In {n_separated} of {len(estimates)} replicates, {int(is_lost.sum())} of "
-                f"{len(is_lost)} estimates of a group are infinite, because a level is absent "
-                "or separates the groups; these estimates have no standard errors.",
-                hint="Omit type, so that standard errors are linearised; merge rare levels; or "
-                "use prior_count if the method supports it.",
+                f"{len(is_lost)} estimates for a group are infinite, because a level is absent or "
+                "separates the groups. These estimates have no standard errors.",
+                hint=(
+                    "Omit type to get linearised standard errors, merge rare levels, or set "
+                    "prior_count if the method supports it."
+                ),
             ),
             stacklevel=2,
         )
@@ -122,10 +124,12 @@ def replicated(
     if n_lost:
         warnings.warn(
             DataWarning(
-                f"{n_lost} of {len(estimates)} replicates have no rows of a group and were left "
-                f"out, so standard errors may be too small.",
-                hint="Merge rare groups, or omit type from the design, so that no replicates are "
-                "used.",
+                f"{n_lost} of {len(estimates)} replicates contain no rows of one of the groups "
+                "and were left out, so standard errors may be too small.",
+                hint=(
+                    "Merge rare groups, or omit type from the design to get linearised standard "
+                    "errors."
+                ),
             ),
             stacklevel=2,
         )

@@ -269,7 +269,7 @@ def _callable_source(data: Callable) -> Source:
                 argument="data",
                 hint=(
                     "Yield data frames, pyarrow tables or dicts of lists, and start from the "
-                    "beginning each time it is called."
+                    "beginning on each call."
                 ),
             )
         return iter(iterator)

@@ -259,7 +259,9 @@ class Posterior(Engine):
             layout.size + self.hidden * (1 + int((layout.n_levels - 1).sum())) + n_unit_pairs
             > max_size
         ):
-            raise ValueError(f"hidden={self.hidden} units have more than {max_size} parameters")
+            raise ValueError(
+                f"a model with hidden={self.hidden} has more than {max_size} parameters"
+            )
         return widened(layout, self.hidden, self.hidden_pairs)
 
     def describe(self, layout: Layout) -> str:
@@ -287,7 +289,7 @@ class Posterior(Engine):
             + (
                 "adjusted to Godambe's information"
                 if self.adjust
-                else "with intervals for couplings that are too narrow"
+                else "without adjustment, so intervals for couplings are too narrow"
             ),
         }
         return f"{prior}, {description[sampler]}{reason}"
@@ -339,11 +341,11 @@ class Posterior(Engine):
         if self.hidden:
             warnings.warn(
                 DataWarning(
-                    "Hidden units of the conjugate model freeze: with the coefficients "
-                    "integrated out, their signs have a probability proportional to exp(|S|^2 / "
-                    "4c), which is so large when units agree over many rows that the signs stop "
-                    "changing. The draws depend on the starting values, not on the data; use "
-                    "them only for comparison with the thesis."
+                    "The hidden units of the conjugate model freeze. With the coefficients "
+                    "integrated out, the probability of their signs is proportional to exp(|S|^2 "
+                    "/ 4c). When units agree over many rows, this is so large that the signs "
+                    "stop changing, and the draws depend on the starting values instead of the "
+                    "data. Use these draws only for comparison with the thesis."
                     + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED)
                 ),
                 stacklevel=5,

@@ -116,7 +116,7 @@ def hidden_draws(
     # contrast
     check_memory(
         24.0 * n * (hidden + layout.D),
-        f"{hidden} hidden units of {n:,} rows",
+        f"{hidden} hidden units for {n:,} rows",
         "Use fewer hidden units.",
     )
     # (n, m): each observation has its own units

@@ -260,7 +260,7 @@ class Conditional(Engine):
             if is_given:
                 raise OptionError(
                     f"ridge={self.ridge if self.firth else 0!r} maximises the "
-                    f"{'penalised ' * self.firth}likelihood, which is the same for any {name}.",
+                    f"{'penalised ' * self.firth}likelihood, so the fit does not depend on {name}.",
                     argument=name,
                     hint=f"Use {advice}, or ridge > 0.",
                 )
@@ -341,8 +341,8 @@ class Conditional(Engine):
             levels = list(response.levels)
             shown = ", ".join(map(repr, levels[:3])) + ", ..." * (len(levels) > 3)
             raise LevelError(
-                f"logits={self.logits!r} needs an ordered response, but the levels of {name!r} are "
-                "not declared in order.",
+                f"logits={self.logits!r} requires an ordered response, but the levels of {name!r} "
+                "are not declared in order.",
                 argument="logits",
                 column=name,
                 hint=Hint(
@@ -449,7 +449,7 @@ class Conditional(Engine):
     def check_differences(self, n: int) -> None:
         """Raise an OptionError if group differences of fits to `n` rows have no standard errors."""
         cause = (
-            "it refines a generative fit, whose uncertainty is not available here"
+            "it starts from a generative fit, whose uncertainty is not available here"
             if self.start is not None
             else (
                 f"it was fitted to {n} distinct rows (over {ROWS}), too many to compute an "
@@ -467,8 +467,8 @@ class Conditional(Engine):
                 f"This conditional fit has no standard errors: {cause}.",
                 argument="method",
                 hint=(
-                    "For effects, use se='bootstrap'; otherwise refit with start=None, a finite "
-                    "ridge and without early_stopping, to at most 5,000 distinct rows."
+                    "For effects, use se='bootstrap'. Otherwise, refit to at most 5,000 distinct "
+                    "rows with start=None, early_stopping=False and a finite ridge."
                 ),
             )
 
@@ -581,7 +581,7 @@ class Conditional(Engine):
         check_memory(
             # for many rows, `memory` is for one group
             (K if sample.n > ROWS else 1) * self.memory(sample.n, layout),
-            f"A conditional fit of {layout.D} levels to {sample.n} rows",
+            f"Fitting a conditional model with {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
         penalised = [ridge for ridge in grid if ridge > 0.0]
@@ -707,7 +707,7 @@ class Conditional(Engine):
         n_kernels = len(SCALES) * (len(CODINGS) if self.ordered == "cv" else 1)
         check_memory(
             n_kernels * self.memory(sample.n, layout),
-            f"A conditional fit of {layout.D} levels to {sample.n} rows",
+            f"Fitting a conditional model with {layout.D} levels to {sample.n} rows",
             "Use fewer predictors, fewer interactions or fewer rows.",
         )
         return HeldOut(sample, layout, K, folds)

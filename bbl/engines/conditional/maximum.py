@@ -182,10 +182,10 @@ class _Table:
         n_free = int(self.columns.sum()) * (counts.shape[1] - 1)
         if n_free > MAX_COEFFICIENTS:
             raise OptionError(
-                "ridge=0 and ridge='firth' solve for all coefficients at once, up to "
-                f"{MAX_COEFFICIENTS:,} of them, but this model has {n_free:,}.",
+                "ridge=0 and ridge='firth' estimate all coefficients at once and support at most "
+                f"{MAX_COEFFICIENTS:,}, but this model has {n_free:,}.",
                 argument="ridge",
-                hint="Use ridge='cv', or use fewer predictors or fewer interactions.",
+                hint="Use ridge='cv', fewer predictors or fewer interactions.",
             )
 
     def find_separation(self) -> Separation | None:
@@ -383,8 +383,8 @@ def find_maximum(
     width = k if is_large(n, layout) and not firth else p + k
     check_memory(  # three times the design and the table of cells, and four information matrices
         8.0 * (3.0 * n * width + 4.0 * min(n_free, MAX_COEFFICIENTS) ** 2),
-        f"The information of {n_free:,.0f} coefficients",
-        "Use fewer predictors or fewer interactions, or use ridge='cv'.",
+        f"The information matrix of {n_free:,.0f} coefficients",
+        "Use fewer predictors, fewer interactions or ridge='cv'.",
     )
     start = np.zeros((K, p)) if start is None else start
     table = _Table(codes, np.ascontiguousarray(weights[:, groups]), layout, start[groups], firth)

@@ -435,8 +435,8 @@ def find_ordinal_maximum(
     q = len(groups) - 1 + layout.size
     check_memory(  # three times the design and the table of cells, and four information matrices
         8.0 * (3.0 * n * (1 + layout.size + len(groups)) + 4.0 * min(q, MAX_COEFFICIENTS) ** 2),
-        f"The information of {q:,} coefficients",
-        "Use fewer predictors or fewer interactions, or use ridge='cv'.",
+        f"The information matrix of {q:,} coefficients",
+        "Use fewer predictors, fewer interactions or ridge='cv'.",
     )
     counts = np.ascontiguousarray(weights[:, groups])
     Z = design(codes, layout)
@@ -446,10 +446,10 @@ def find_ordinal_maximum(
         columns = leading_columns(Z, np.arange(Z.shape[1]))
     if int(columns.sum()) > MAX_COEFFICIENTS:
         raise OptionError(
-            f"ridge=0 solves for all coefficients at once, up to {MAX_COEFFICIENTS:,} of them, but "
-            f"this model has {int(columns.sum()):,}.",
+            "ridge=0 estimates all coefficients at once and supports at most "
+            f"{MAX_COEFFICIENTS:,}, but this model has {int(columns.sum()):,}.",
             argument="ridge",
-            hint="Use ridge='cv', or use fewer predictors or fewer interactions.",
+            hint="Use ridge='cv', fewer predictors or fewer interactions.",
         )
     table = _OrdinalTable(
         logits, Z, counts, columns, _start(logits, counts.sum(axis=0), start, layout.size)

@@ -86,15 +86,15 @@ def _contrast_functions(
     r = sum(sizes) + sum(sizes[i] * sizes[j] for i, j in products)
     if r > MAX_COEFFICIENTS:
         raise OptionError(
-            "With more than 5,000 distinct rows, ordered logits solve for all coefficients at "
-            f"once, up to {MAX_COEFFICIENTS:,} of them, but this model has {r:,}.",
+            "With more than 5,000 distinct rows, ordered logits estimate all coefficients at "
+            f"once and support at most {MAX_COEFFICIENTS:,}, but this model has {r:,}.",
             argument="logits",
-            hint="Use logits='nominal', or use fewer predictors or fewer interactions.",
+            hint="Use logits='nominal', fewer predictors or fewer interactions.",
         )
     check_memory(
         8.0 * (2.0 * len(codes) * r + 4.0 * r * r),
-        f"The contrasts of {r:,} coefficients in {len(codes):,} distinct rows",
-        "Use logits='nominal', or use fewer predictors or fewer interactions.",
+        f"A design matrix with {r:,} columns for {len(codes):,} distinct rows",
+        "Use logits='nominal', fewer predictors or fewer interactions.",
     )
     roots = np.sqrt(factors)
     at_rows = [values[codes[:, i]] for i, values in enumerate(contrasts)]

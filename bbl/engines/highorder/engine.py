@@ -186,7 +186,7 @@ class HighOrder(Engine):
         complete = sample.rows(~sample.missing.any(axis=1))
         if not complete.n:
             raise DataError(
-                "method='shbm' needs complete rows, but a group has none.",
+                "method='shbm' requires complete rows, but one of the groups has none.",
                 hint=(
                     "Leave some predictors out, or make missing values a separate level "
                     "(missing='level')."
@@ -307,7 +307,7 @@ class HighOrder(Engine):
                 Note(
                     predictor=-1,  # the fit as a whole
                     level=-1,  # none
-                    what=f"did not converge (refit={self.refit!r} of all predictors)",
+                    what=f"the joint refit (refit={self.refit!r}) did not converge",
                     detail=detail,
                     hint=(
                         "Increase ridge."

@@ -91,7 +91,7 @@ class PseudoObjective(Objective):
         # four arrays (n, D) with 8 bytes per number
         check_memory(
             32.0 * sample.n * layout.D,
-            f"A joint fit of {sample.n} rows",
+            f"A joint fit to {sample.n} rows",
             "Use fewer rows or predictors.",
         )
         self.layout = layout

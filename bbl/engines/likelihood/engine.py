@@ -172,9 +172,9 @@ class MaximumLikelihood(Engine):
             if not is_listed and tree_order(component.layout) is None:
                 raise OptionError(
                     f"The exact likelihood of these {layout.m:,} predictors and "
-                    f"{layout.n_terms:,} interactions needs a table of at least "
-                    f"{least_width(component.layout):,} predictors, and more than "
-                    f"{MAX_CELLS:.2g} cells in total.",
+                    f"{layout.n_terms:,} interactions requires a table of at least "
+                    f"{least_width(component.layout):,} predictors, and more than {MAX_CELLS:.2g} "
+                    "cells in total.",
                     argument="method",
                     hint="Choose method='pseudo', or a formula with fewer interactions.",
                 )

@@ -69,7 +69,7 @@ class LikelihoodInfluence(RowInfluence):
         self.total = rows.total
         check_memory(
             32.0 * float(layout.size) ** 2,  # four matrices (size, size), 8 bytes per number
-            f"The information of {layout.size} parameters",
+            f"The information matrix of {layout.size} parameters",
             "Use fewer predictors or fewer interactions.",
         )
         with serial_blas():

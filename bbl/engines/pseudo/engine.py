@@ -524,8 +524,8 @@ class PseudoLikelihood(Engine):
         n_levels = int(regressors(layout).n_levels.max(initial=0))
         if layout.order > 2 and n_levels > MAX_LEVELS:
             raise OptionError(
-                f"A term has {n_levels - 1:,} joint levels of all but one of its predictors; "
-                f"at most {MAX_LEVELS - 1:,} are supported.",
+                f"All but one of the predictors of a term have {n_levels - 1:,} combinations of "
+                f"levels, but at most {MAX_LEVELS - 1:,} are supported.",
                 argument="formula",
                 hint="Group levels, or leave the term out.",
             )

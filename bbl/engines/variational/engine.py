@@ -217,8 +217,8 @@ class PersistentVI(Engine):
             object.__setattr__(self, name, integer(name, getattr(self, name), 1))
         if self.draws > self.chains:
             raise OptionError(
-                f"chains={self.chains} is less than draws={self.draws}, and each draw needs a "
-                f"chain.",
+                f"chains={self.chains} is less than draws={self.draws}, but each draw requires "
+                "its own chain.",
                 argument="chains",
                 hint=f"Use at least chains={self.draws}.",
             )
@@ -410,10 +410,11 @@ class PersistentVI(Engine):
         """Raise an OptionError if linear response would sum over too many states."""
         if self.sd == "lrvb" and count_multiplications(layout) > MAX_MULTIPLICATIONS:
             raise OptionError(
-                f"sd='lrvb' sums over all states of the predictors, and {layout.m} predictors "
-                f"with {layout.size:,} parameters require {count_multiplications(layout):.1e} "
-                f"multiplications at a time; the limit is {MAX_MULTIPLICATIONS:.1e}, enough for 14 "
-                "predictors with two levels and all pairs.",
+                f"sd='lrvb' sums over all states of the predictors. For {layout.m} predictors "
+                f"with {layout.size:,} parameters, each step takes "
+                f"{count_multiplications(layout):.1e} multiplications, but the limit is "
+                f"{MAX_MULTIPLICATIONS:.1e}, which is enough for 14 predictors with two levels "
+                "and all pairs.",
                 argument="sd",
                 hint="Use sd='factorised', or choose method='bayes'.",
             )
@@ -474,8 +475,10 @@ class PersistentVI(Engine):
             return ()
         detail = f"after {t[-1]:.0f} iterations"
         if self._global_scale is None:
-            scales = f"from {scale_at_half:.2g} to {last_scale:.2g} in the second half of them"
-            detail += f"; the global scale of couplings changed {scales}"
+            detail += (
+                f"; in the second half of the iterations, the global scale of couplings changed "
+                f"from {scale_at_half:.2g} to {last_scale:.2g}"
+            )
         return (
             Note(
                 predictor=-1,

@@ -87,7 +87,7 @@ def contributions(
     origins = origins or {}
     check_memory(
         8.0 * len(codes) * K * len(terms),
-        f"Explaining {len(codes)} rows by {len(terms)} terms",
+        f"Explaining {len(codes)} rows with {len(terms)} terms",
         "Explain fewer rows.",
     )
     out = np.zeros((len(codes), K, len(terms)))

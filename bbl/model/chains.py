@@ -460,7 +460,7 @@ def gibbs(
         dtype = code_dtype(chains.n_levels)
         check_memory(
             float(shape[0]) * shape[1] * (len(chains.n_levels) * dtype.itemsize + 4.0),
-            f"Keeping {shape[1]} draws of {shape[0]} chains",
+            f"Storing {shape[1]} draws from each of {shape[0]} chains",
             "Increase thin, or use fewer sweeps or chains.",
         )
         draws = np.empty((*shape, len(chains.n_levels)), dtype=dtype)

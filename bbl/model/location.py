@@ -835,8 +835,8 @@ class EnergyWithNumbers:
             n_states = float(np.prod(L.astype(float)))
             if n_states > MAX_STATES:
                 raise DataError(
-                    f"{len(predictors)} missing predictors, on which the means of numeric "
-                    f"predictors depend, have {n_states:.0e} combinations of levels; the limit is "
+                    f"The means of numeric predictors depend on {len(predictors)} missing "
+                    f"predictors with {n_states:.0e} combinations of levels, but the limit is "
                     f"{MAX_STATES:,}.",
                     argument="newdata",
                     hint="Predict rows with fewer missing values.",

@@ -260,8 +260,8 @@ def _anneal_log_z(layout: Layout, theta: np.ndarray, has_zeros: bool) -> np.ndar
     """Return ln Z (n,) of the models `theta` (n, size) by annealing with a fixed seed."""
     if has_zeros:
         raise OptionError(
-            f"{layout.m} missing predictors of a row, some of them with structural zeros, "
-            f"need a sum over more than {CELLS:,} table cells.",
+            f"Averaging over {layout.m} missing predictors of a row, some of them with structural "
+            f"zeros, would require more than {CELLS:,} table cells.",
             argument="newdata",
             hint="Pass rows with fewer missing values.",
         )

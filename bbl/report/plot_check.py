@@ -99,8 +99,8 @@ def plot_calibration(
     K = len(labels.groups)
     if p.shape != (len(y), K) or weight.shape != y.shape or not len(y):
         raise DataError(
-            f"probabilities must have shape ({len(y)}, {K}), one row for each element of y and one "
-            f"column for each group, and weights must have the length of y."
+            f"probabilities must have shape ({len(y)}, {K}), one row for each element of y and "
+            "one column for each group, and weights must have the same length as y."
         )
     if not ((p >= 0) & (p <= 1)).all() or not np.isin(y, np.arange(K)).all():
         raise DataError(

@@ -55,7 +55,8 @@ def plot_confusion(
     K = len(labels.groups)
     if counts.shape != (K, K):
         raise DataError(
-            f"counts must be {K} x {K}, observed by predicted groups; got {counts.shape}."
+            f"counts must be a {K} x {K} table of observed by predicted groups; got shape "
+            f"{counts.shape}."
         )
     row_totals = counts.sum(axis=1, keepdims=True)  # (K, 1): observations of each observed group
     share = np.divide(counts, row_totals, out=np.zeros_like(counts), where=row_totals > 0)

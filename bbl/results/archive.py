@@ -158,7 +158,7 @@ def _unpack_kept(stored: Any, sample: Sample, arrays: Mapping[str, np.ndarray]) 
     if not all(type(n) is int and n >= 0 for n in n_rows) or (
         sample.n and int(sample.response.max()) >= len(n_rows)
     ):
-        raise ValueError("its numbers of rows are malformed")
+        raise ValueError("its row counts are malformed")
     return KeptRows(sample, arrays.get("expansion"), tuple(n_rows), stored["whole"])
 
 
@@ -230,7 +230,7 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
     name = stored["name"]
     is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))
     if not is_plain or not (name is None or isinstance(name, str)):
-        raise ValueError("the labels of its rows are malformed")
+        raise ValueError("its row labels are malformed")
     return pd.Index(range(n) if labels is None else labels, name=name)
 
 

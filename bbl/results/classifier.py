@@ -256,7 +256,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         attribution = self._attribution()
         if attribution.cumulative and priors is not None:
             raise OptionError(
-                "With given priors, probabilities no longer follow cumulative logits, so they are "
+                "With priors, probabilities no longer follow cumulative logits, so log-odds are "
                 "not sums over terms.",
                 argument="priors",
                 hint="Leave priors out.",

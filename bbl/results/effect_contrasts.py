@@ -353,7 +353,7 @@ def make_comparison_contrasts(
     ]
     if is_crossed and len(predictors) < 2:
         raise OptionError(
-            "cross=True needs at least two predictors.",
+            "cross=True requires at least two predictors.",
             argument="cross",
             hint="Name them in variables.",
         )

@@ -319,9 +319,10 @@ def _get_training_rows(fit: ClassifierBase, is_rowwise: bool) -> _EncodedRows:
             "This model has no training rows to average over: it was saved without them, or "
             "fitted to data read in batches.",
             hint=Hint(
-                "Pass newdata= or grid=; or save it with store_data=True.",
-                command_line="Pass a table after the model, or --grid; or save the model with "
-                "--store-data.",
+                "Pass newdata= or grid=, or save the model with store_data=True.",
+                command_line=(
+                    "Pass a table after the model, use --grid, or save the model with --store-data."
+                ),
             ),
         )
     rows = fit._all_rows()

@@ -280,7 +280,7 @@ DRAWS_NOTE = (
 UNDETERMINED = "a parameter is not estimable: no interval"
 FEW_CLUSTERS = "too few clusters or replicates: no interval"
 PARTIAL = "some replicates have no rows at these levels and are left out"
-AT_BOUND = "no variation, as at a probability of 0 or 1: no interval"
+AT_BOUND = "no variation, for example at a probability of 0 or 1: no interval"
 CENSUS = "the whole population was drawn: no sampling error"
 UNDEFINED = "undefined: a probability is 0 or 1"
 IMPOSSIBLE = "undefined: some rows would be structural zeros"
@@ -386,7 +386,7 @@ def _find_streamed_effects(
         note = "No standard errors (se=False)."
     elif errors.se == "bootstrap":
         raise OptionError(
-            "The bootstrap would read the data once for each refit.",
+            "The bootstrap would have to read the data again for each refit.",
             argument="se",
             hint="Leave se out, or pass newdata=bbl.sample_rows(data, 100_000).",
         )
@@ -396,7 +396,8 @@ def _find_streamed_effects(
             delta = source.delta
             unbounded = source.unbounded
             note = (
-                "No standard errors: each draw or replicate would read the data once more."
+                "No standard errors: the data would have to be read again for each draw or "
+                "replicate."
                 if delta is None
                 else f"Delta method. {delta.covariance.note}"
             )
@@ -988,8 +989,9 @@ n_jobs, verbose
         except BBLError as error:
             return Part("Effects", [f"Not available: {error}"])
         texts = [
-            "The probability of each group if every row had the given level of a predictor, "
-            "compared with its first level, all else unchanged. Largest differences come first."
+            "For each level of a predictor, the probability of each group if all rows had this "
+            "level, compared with the first level. Everything else is unchanged, and the largest "
+            "differences come first."
         ]
         if len(predictors) > MAX_COMPARED:
             texts.append(f"Showing the first {MAX_COMPARED} of {len(predictors)} predictors.")

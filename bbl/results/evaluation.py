@@ -172,15 +172,16 @@ class Evaluation:
         n_below, n_zero = self.floored
         if not n_below:
             return ""
-        # the text times False is empty
-        zeros = (
-            f", {n_zero:g} of which have probability 0: without the floor, the log-loss is infinite"
-            * bool(n_zero)
-        )
-        return (
+        note = (
             f" log-loss: probabilities are floored at {FLOOR:g}, which affects {n_below:g} "
-            f"observations{zeros}."
+            "observations."
         )
+        if n_zero:
+            note += (
+                f" Of these, {n_zero:g} have probability 0, and the log-loss would be infinite "
+                "without the floor."
+            )
+        return note
 
     @property
     def _effective_weights(self) -> np.ndarray:

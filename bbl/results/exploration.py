@@ -41,8 +41,8 @@ MAX_STARTS = 5  # frequent combinations that are listed
 MAX_NAMED = 4  # predictors whose levels name a combination
 CONTENT = (
     "This page contains the parameters of the model, the names of its predictors and levels, and "
-    "combinations of levels of at least five training rows, with the means of numbers; it contains "
-    "no other rows and makes no network requests."
+    "the combinations of levels that occur in at least five training rows, with the means of "
+    "their numeric predictors. It contains no other training data and makes no network requests."
 )
 
 

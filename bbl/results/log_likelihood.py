@@ -50,8 +50,9 @@ class LogLikelihood(float):
         """
         if self.log_z is not None:
             raise OptionError(
-                f"ln Z of this fit is approximate (log_z={self.log_z!r}), with unknown error, so "
-                f"its log-likelihood cannot be compared and AIC and BIC are not available.",
+                f"ln Z of this fit is an approximation (log_z={self.log_z!r}) with unknown error, "
+                "so its log-likelihood cannot be compared with others, and AIC and BIC are not "
+                "available.",
                 argument="log_z",
                 hint="Fit with log_z='ais', which estimates ln Z by annealed importance sampling "
                 "and provides a standard error.",

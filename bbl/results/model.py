@@ -345,11 +345,11 @@ class ModelResults(DeprecatedNames, ABC):
             raise DataError(
                 problem,
                 hint=Hint(
-                    f"{'Pass newdata=; or s' if takes_newdata else 'S'}ave it with "
-                    "store_data=True, or refit to a table in memory, such as bbl.sample_rows(data, "
-                    "100_000).",
-                    command_line="Save it with --store-data, or refit to a table in memory, such "
-                    "as a random sample of the rows.",
+                    f"{'Pass newdata=, save' if takes_newdata else 'Save'} the model with "
+                    "store_data=True, or refit it to a table in memory, such as "
+                    "bbl.sample_rows(data, 100_000).",
+                    command_line="Save the model with --store-data, or refit it to a table in "
+                    "memory, such as a random sample of the rows.",
                 ),
             )
         return self.training
@@ -372,8 +372,8 @@ class ModelResults(DeprecatedNames, ABC):
             raise DataError(
                 "This result needs all training rows, but the data were read in batches, and this "
                 "model keeps only a random sample of the rows.",
-                hint=f"{'Pass newdata=, or r' if takes_newdata else 'R'}efit to a table, such as "
-                "bbl.sample_rows(data, 500_000).",
+                hint=f"{'Pass newdata=, or refit' if takes_newdata else 'Refit'} the model to a "
+                "table in memory, such as bbl.sample_rows(data, 500_000).",
             )
         return self._kept.sample
 

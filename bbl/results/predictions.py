@@ -195,7 +195,10 @@ class PredictionsMixin(ClassifierBase):
             raise DataError(
                 "newdata is missing.",
                 argument="newdata",
-                hint="Pass newdata; predict() without it predicts the training rows.",
+                hint=(
+                    "Pass newdata, or call predict() without arguments to predict the training "
+                    "rows."
+                ),
             )
         # source: None for a table in memory
         source = lazy_source(newdata, "newdata")

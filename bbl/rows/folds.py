@@ -395,7 +395,7 @@ def splitter_folds(
     # weights (F, n) of training rows and of validation rows
     train, held = map(np.array, fold_weights)
     if len(held) < 2:
-        raise OptionError("cv gives fewer than 2 folds.", argument="cv")
+        raise OptionError("cv must produce at least 2 folds.", argument="cv")
     folds_without_training = np.flatnonzero(~train.any(axis=1))
     if len(folds_without_training):
         raise OptionError(

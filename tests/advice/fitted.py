@@ -82,7 +82,7 @@ NUMERIC = {
         lambda: shot("y ~ x", GAMMA, numeric=True),
     ),
     "explanations of numbers": case(
-        r"Get the weights of the terms from coef\(\)",
+        r"Call coef\(\)",
         lambda: shot("y ~ x", GAMMA, numeric=True).explain(GAMMA),
         lambda: shot("y ~ x", GAMMA, numeric=True).coef(),
     ),
@@ -221,7 +221,7 @@ VALUES = {
         lambda: FULL.reconstruct(GAPPED.assign(b=0), type="joint", **QUIET),
     ),
     "draws for ArviZ": case(
-        r"Run: pip install arviz. Or use to_frame\(\) and summary\(\)",
+        r"Run pip install arviz, or use to_frame\(\) and summary\(\)",
         lambda: without_arviz(),
         lambda: posterior().posterior.to_frame(),
         lambda: posterior().posterior.summary(),

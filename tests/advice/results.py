@@ -112,7 +112,7 @@ EFFECTS = {
         lambda: FITTED.avg_comparisons("a", grid="mode"),
     ),
     "effects without rows": case(
-        r"Pass newdata= or grid=; or save it with store_data=True",
+        r"Pass newdata= or grid=, or save the model with store_data=True",
         in_folder(lambda f: reloaded(f).avg_comparisons("a")),
         in_folder(lambda f: reloaded(f).avg_comparisons("a", newdata=DATA)),
         in_folder(lambda f: reloaded(f).avg_comparisons("a", grid="mode")),
@@ -190,7 +190,7 @@ JUDGED = {
         lambda: FITTED.crossVal(nfold=3, shuffle=True, seed=0, **QUIET),
     ),
     "folds of a saved fit": case(
-        r"Call bbl\.crossVal\(.*\), or save fits with store_data=True",
+        r"Call bbl\.crossVal\(.*\), or save models with store_data=True",
         in_folder(lambda f: reloaded(f).crossVal(**QUIET)),
         lambda: bbl.crossVal(formula="y ~ .^2", data=DATA, **QUIET),
         in_folder(lambda f: reloaded(f, store_data=True).crossVal(**QUIET)),
@@ -337,7 +337,7 @@ JUDGED = {
         lambda: FITTED.interactions(of=("s", "t"), pvalues="auto"),
     ),
     "rows of a saved fit": case(
-        "Pass newdata=; or save it with store_data=True, or refit to a table in memory",
+        "Pass newdata=, save the model with store_data=True, or refit it to a table in memory",
         in_folder(lambda f: reloaded(f).evaluate()),
         in_folder(lambda f: reloaded(f).evaluate(DATA)),
         in_folder(lambda f: reloaded(f, store_data=True).evaluate()),
@@ -348,13 +348,13 @@ JUDGED = {
         lambda: fit("y ~ a + b", method="conditional", ridge=0).inference(),
     ),
     "all rows of data read in batches": case(
-        r"Leave rows out, or refit to a table, such as bbl\.sample_rows",
+        r"Leave rows out, or refit the model to a table in memory",
         lambda: SAMPLED.inference(rows="all"),
         lambda: SAMPLED.inference(),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).inference(rows="all"),
     ),
     "results that need all rows in batches": case(
-        r"Pass newdata=, or refit to a table, such as bbl\.sample_rows",
+        r"Pass newdata=, or refit the model to a table in memory",
         lambda: SAMPLED.evaluate(),
         lambda: SAMPLED.evaluate(DATA),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).evaluate(),
@@ -412,7 +412,7 @@ JUDGED = {
         in_folder(lambda folder: fit("y ~ a + b", write(folder))),
     ),
     "composite criteria of a sample": case(
-        r"Refit to a table, such as bbl\.sample_rows",
+        r"Refit the model to a table in memory",
         lambda: PRIOR_COUNT.claic,
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500), prior_count=1).claic,
     ),
@@ -422,7 +422,7 @@ JUDGED = {
         lambda: TREE.values("a"),
     ),
     "batches of nothing": case(
-        r"Pass newdata; predict\(\) without it predicts the training rows",
+        r"Pass newdata, or call predict\(\) without arguments",
         lambda: list(FITTED.predict_batches(None)),
         lambda: list(FITTED.predict_batches(DATA)),
         lambda: FITTED.predict(),

@@ -116,7 +116,7 @@ def test_effects_and_evaluations_read_the_data_again(sampled, wide):
     assert "exact to about" in lazy.avg_comparisons("x0").note
     np.testing.assert_allclose(lazy.evaluate().scores, own.evaluate().scores, atol=1e-6)
     assert str(lazy.evaluate()).count("training rows") > 1
-    with pytest.raises(OptionError, match="bootstrap would read the data once"):
+    with pytest.raises(OptionError, match="bootstrap would have to read the data again"):
         lazy.avg_comparisons("x0", se="bootstrap")
 
 

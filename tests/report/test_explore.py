@@ -699,7 +699,7 @@ def test_models_without_a_page_say_why(titanic, tmp_path):
         tmp_path / "page.html"
     ).read_text(encoding="utf-8")
     scores = fit_numbers("y ~ x0 + u", transform="normal")
-    with pytest.raises(bbl.errors.OptionError, match="all training values, which a page does not"):
+    with pytest.raises(bbl.errors.OptionError, match="all training values, but a page does not"):
         scores.explore(tmp_path / "page.html")
     numbers = pd.DataFrame({"y": [0, 1] * 30, "x": np.arange(60.0)})
     with pytest.raises(bbl.errors.OptionError, match="'x' is numeric"):

@@ -331,7 +331,7 @@ def test_a_log_loss_says_where_it_is_floored(titanic, fits):
     assert never.floored == (711.0, 711.0)
     assert never.scores.loc["log-loss", "estimate"] == pytest.approx(-711 / 2201 * np.log(1e-15))
     assert (
-        "711 of which have probability 0: without the floor, the log-loss is infinite"
+        "Of these, 711 have probability 0, and the log-loss would be infinite without the floor"
         in " ".join(str(never).split())
     )
     rare = fit.evaluate(priors={"No": 1 - 1e-20, "Yes": 1e-20})

@@ -304,7 +304,8 @@ def test_averages_of_networks_list_what_they_have():
         dir(aode)
     ) and "members" in set(dir(aode)) - set(dir(tan))
     with pytest.raises(
-        AttributeError, match="An average of 3 networks has no arcs; each network in members has"
+        AttributeError,
+        match="An average of 3 networks has no arcs. Each network in members has one",
     ):
         aode.arcs  # noqa: B018
     with pytest.raises(AttributeError, match="A single network has no members"):

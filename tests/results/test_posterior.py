@@ -43,7 +43,7 @@ def test_draws_have_their_labels(fit):
     assert frame.index.names == ["chain", "draw"] and frame.columns.names == ["group", "parameter"]
     np.testing.assert_array_equal(frame.loc[1, 7].to_numpy().reshape(2, 8), posterior.draws[1, 7])
     assert posterior.names[0] == "Class[2nd]" and posterior.names[-1] == "Class[Crew]:Sex[Male]"
-    assert "3 chains of 80 draws of 8 parameters in 2 groups: normal prior with tau 1" in repr(
+    assert "3 chains with 80 draws of 8 parameters in 2 groups: normal prior with tau 1" in repr(
         posterior
     )
     assert "exact ln Z" in str(fit.summary()) and fit.posterior is posterior

@@ -90,7 +90,7 @@ def interactions_html(names: Sequence[str], pairs: Sequence[Pair]) -> str:
 <input type="range" id="interactions-threshold" min="0" max="1" step="any" value="0"></label></div>
 <p id="interactions-count" role="status"></p>
 <div class="body"><svg id="interactions-graph" viewBox="-90 0 700 520" role="img"
-aria-label="Graph of the interactions, which the table lists"></svg>{heat}</div>
+aria-label="Graph of the interactions that are listed in the table"></svg>{heat}</div>
 {couplings}
 <script type="application/json" id="interactions-data">{content}</script>
 </div>"""

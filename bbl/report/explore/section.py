@@ -198,10 +198,10 @@ class WhatIf:
         # open if they are not the proportions in the training rows
         is_open = "" if np.array_equal(self.priors, self.shares) else " open"
         return (
-            f"<details{is_open}><summary>Class proportions (priors)</summary><p>The proportion of "
-            "each class in the population that you predict. Probabilities are updated by Bayes' "
-            "rule; when you change one proportion, the others keep their ratios.</p>"
-            f"{rows}</details>"
+            f"<details{is_open}><summary>Class proportions (priors)</summary><p>Enter the "
+            "proportion of each class in the population for which you predict. Probabilities are "
+            "updated by Bayes' rule. When you change one proportion, the ratios of the others "
+            f"stay the same.</p>{rows}</details>"
         )
 
     def _costs(self) -> str:
@@ -212,16 +212,16 @@ class WhatIf:
         rows = "".join(
             f'<tr><th scope="row">{html_text(true)}</th>'
             + "".join(
-                f'<td><input type="number" min="0" step="any" data-cost="{k} {g}" aria-label='
-                f'"{html_text(f"Cost of deciding {decided} if {true} is true")}"></td>'
+                f'<td><input type="number" min="0" step="any" data-cost="{k} {g}" '
+                f'aria-label="{html_text(f"Cost of deciding {decided} when {true} is true")}"></td>'
                 for g, decided in enumerate(self.groups)
             )
             + "</tr>"
             for k, true in enumerate(self.groups)
         )
         table = (
-            "<table><caption>Cost of each decision (column) if a class (row) is true</caption>"
-            f"<thead><tr><td></td>{header}</tr></thead><tbody>{rows}</tbody></table>"
+            "<table><caption>Cost of each decision (columns) for each true class "
+            f"(rows)</caption><thead><tr><td></td>{header}</tr></thead><tbody>{rows}</tbody></table>"
         )
         box = wrap_in_scroll_box(table, "Costs of decisions")
         return f"<details><summary>Costs of wrong decisions</summary>{box}</details>"

@@ -35,7 +35,10 @@ __all__ = [
 
 MAX_PARAMETERS = 20  # rows in a printed summary
 MAX_SLOPES = 20  # slopes in a printed summary
-SLOPES_NOTE = "Couplings are slopes times the scores of the levels: fit.inference().slopes()."
+SLOPES_NOTE = (
+    "Each coupling is a slope times the scores of its levels; fit.inference().slopes() returns "
+    "the slopes."
+)
 MAX_REFERENCES = 12  # reference levels listed in a sentence
 # in a printed summary, so that its columns fit side by side; smaller p keep more decimals
 DECIMALS = 5
@@ -159,7 +162,7 @@ def reference_condition(labels: Labels, layout: Layout) -> str:
     ]
     rest = f" and {len(references) - MAX_REFERENCES} more" * (len(references) > MAX_REFERENCES)
     return (
-        "A predictor's fields and their tests apply where the predictors it interacts with are at "
+        "A predictor's fields and their tests apply when the predictors it interacts with are at "
         f"their reference levels: {', '.join(references[:MAX_REFERENCES])}{rest}. They are not "
         "average effects."
     )

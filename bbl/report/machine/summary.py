@@ -48,8 +48,8 @@ SHOWN = 10  # up to 10 predictors have a table each; with more, one table shows 
 FEW = 4  # terms that are named in a note
 LINES = 70  # total number of lines of the predictors' tables, at most
 ODDS_NOTE = (
-    "Odds ratios come from the exact tests; for a term with several parameters, the one with the "
-    "smallest p is shown."
+    "Odds ratios come from the exact tests. For a term with several parameters, the odds ratio "
+    "with the smallest p-value is shown."
 )
 CORRECTED = "Rao-Scott"  # a table's test under a sampling design
 REST_NOTE = "All tests: fit.inference().tests({})."

@@ -129,7 +129,7 @@ class CouplingTables(_GroupTables[pd.DataFrame]):
             allowed = (
                 "a pair of predictors, as in" if order == 2 else f"two to {order} predictors, as in"
             )
-            raise KeyError(f"Couplings belong to {allowed} J[group]['a', 'b']; got {term!r}.")
+            raise KeyError(f"Couplings are indexed by {allowed} J[group]['a', 'b']; got {term!r}.")
         predictors = [_position("predictor", name, self._positions) for name in term]
         # -1: no such term
         if len(set(predictors)) < len(predictors) or self._layout.index(*predictors) < 0:
@@ -219,7 +219,7 @@ def _level_section(key: object, table: Any) -> Section:
     return first_rows(
         frame.iloc[:, :SHOWN],
         ", ".join(map(label_text, _as_tuple(key))),
-        source="the table that is looked up",
+        source="the full table",
     )
 
 
@@ -377,8 +377,8 @@ class Coefficients(Named, Notebook):
         return (
             f"Coefficients of {groups}: {layout.D} fields and {layout.size - layout.D} couplings "
             "each.\n"
-            "Look up .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]; "
-            ".to_frame() returns all."
+            "Single tables: .h[group][predictor], .J[group][a, b], .h0[predictor], .J0[a, b]. "
+            "All coefficients: .to_frame()."
         )
 
     def __repr__(self) -> str:

@@ -106,9 +106,9 @@ def shooter_summary(
         f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     )
     note = (
-        "log odds at these levels, excluding lower-order terms; 0 at the first level. strength: "
-        "root mean square of the term over all levels, each counted once."
-        + (numbers_note if labels.numbers else "")
+        "The vs columns show log odds at these levels, excluding lower-order terms; they are 0 "
+        "at the first level. The strength is the root mean square of the term over all "
+        "combinations of levels, each counted once." + (numbers_note if labels.numbers else "")
     )
     tables = {
         "fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts)),

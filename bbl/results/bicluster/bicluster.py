@@ -303,7 +303,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         if len(without_cells):
             raise LevelError(
                 f"{self.table.rows.name!r} {names[without_cells[0]]!r} is new, but newdata "
-                "has no cells from which to estimate its group.",
+                "contains no cells to estimate its group.",
                 column=self.table.rows.name,
                 argument="newdata",
                 hint=(

@@ -72,9 +72,11 @@ class EnrichmentResults(Notebook):
         )
         if self.n_known == self.n_pairs:
             rank_test = "All pairs are known, so there are no other pairs for a rank test."
-        pair_counts = f"{self.n_known} known pairs of {self.n_pairs}, {len(self.listed)} listed"
+        pair_counts = (
+            f"{self.n_known} of {self.n_pairs} pairs are known; {len(self.listed)} are listed"
+        )
         if self.n_universe is not None:
-            pair_counts += f"; expected numbers from a universe of {self.n_universe} names"
+            pair_counts += f"; expected numbers assume {self.n_universe} names in all"
         return pair_counts, rank_test
 
     def __repr__(self) -> str:

@@ -81,7 +81,7 @@ class CompositeMixin(MachineResults):
         if len(rowless):
             raise DataError(
                 f"group {self.labels.groups[rowless[0]]!r} has no complete rows, but composite "
-                f"criteria use only complete rows, so that they are comparable across formulas.",
+                "criteria use only complete rows to be comparable across formulas.",
                 hint="Compare aic or bic, or fit with missing='level'.",
             )
         return self._inference.composite  # computed with the standard errors

@@ -286,5 +286,5 @@ class PosteriorInference(Estimates):
 
     def __repr__(self) -> str:
         layout = self._estimate.parameters.layout
-        head = f"Posterior of {layout.size} parameters of {len(self._labels.groups)} groups."
+        head = f"Posterior of {layout.size} parameters in {len(self._labels.groups)} groups."
         return f"{head}\n{fill(self.note)}"

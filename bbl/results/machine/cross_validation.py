@@ -93,9 +93,8 @@ def stored_data(
     if fit.training is None:
         raise DataError(
             "crossVal() refits the model to its training rows, but this fit does not contain them: "
-            "it was "
-            "saved without them, or fitted to data read in batches.",
-            hint=f"Call bbl.crossVal({arguments}), or save fits with store_data=True.",
+            "it was saved without them, or fitted to data read in batches.",
+            hint=f"Call bbl.crossVal({arguments}), or save models with store_data=True.",
         )
     design = fit.design
     layout = engine.layout_of(design, design.coupling_terms, support)

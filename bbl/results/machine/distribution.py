@@ -62,8 +62,8 @@ def _parse_mask(
         mask_array = np.empty(0, dtype=object)  # has the wrong shape, which is reported below
     if mask_array.shape != shape or mask_array.dtype.kind != "b":
         raise DataError(
-            f"mask must contain True and False, with a row for each of {shape[0]} rows and a "
-            f"column for each of {shape[1]} predictors; got shape {mask_array.shape} of type "
+            f"mask must be an array of True and False with {shape[0]} rows and one column for "
+            f"each of {shape[1]} predictors; got shape {mask_array.shape} and type "
             f"{mask_array.dtype}.",
             argument="mask",
         )

@@ -250,7 +250,7 @@ def resolve_of(of: Compared, groups: list, pooled: bool) -> str | tuple[int, int
         return groups.index(of[0]), groups.index(of[1])
     if choice("of", of, ("group", "pooled")) == "pooled" and not pooled:
         raise OptionError(
-            "The fit has no pooled fit to compare with.",
+            "This fit has no pooled fit for comparison.",
             argument="of",
             hint="Fit with testNull=True.",
         )

@@ -160,10 +160,9 @@ def _convergence_text(fit: MachineResults) -> str:
         answer += f" (largest gradient {gradient_norms.max():.2g})"
     n_infinite = int((np.abs(fit.estimate.parameters.theta) > FURTHEST).sum())
     if n_infinite:
+        parameters = f"{n_infinite} parameters have" if n_infinite > 1 else "1 parameter has"
         answer += (
-            f"; {n_infinite} parameter{'s have' if n_infinite > 1 else ' has'} no finite value, "
-            f"because "
-            "levels do not occur or separate the groups"
+            f"; {parameters} no finite value, because levels do not occur or separate the groups"
         )
     return answer
 

@@ -50,7 +50,7 @@ __all__ = ["BBLResults"]
 # Larger parameters have no finite optimum: naive Bayes without a prior count uses ln 1e-300 (-690)
 # for ln 0.
 LARGEST_LOG_ODDS = 100.0
-CUMULATIVE_PRIORS = "With given priors, probabilities no longer follow cumulative logits"
+CUMULATIVE_PRIORS = "With priors, probabilities no longer follow cumulative logits"
 CALIBRATED = " The calibration of class scores is treated as fixed."
 TEMPERATURE = (
     "calibrate='temperature' multiplied the class scores by an estimated factor, and standard "
@@ -496,7 +496,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         terms = zero_sum.terms
         if estimate.has_cumulative_logits and self.priors is not None:
             raise OptionError(
-                f"{CUMULATIVE_PRIORS}, so they are not sums over terms.",
+                f"{CUMULATIVE_PRIORS}, so log-odds are not sums over terms.",
                 argument="priors",
                 hint="Fit without priors, or with logits='adjacent'.",
             )

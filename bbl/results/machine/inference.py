@@ -67,8 +67,8 @@ JOINT_NOTE = (
     "Wald tests."
 )
 CUMULATIVE_NOTE = (
-    " Parameters are log odds ratios of a group or a higher one against the lower ones, the same "
-    "for all groups after {}, with Wald tests."
+    " Parameters are log odds ratios of a group or a higher one against all lower groups, with "
+    "Wald tests. They are the same for all groups after {}."
 )
 SURVEY_NOTE = (
     "{}: t and F distributions, joint tests with the Rao-Scott correction. Tests do not depend on "
@@ -994,8 +994,8 @@ class Inference(Estimates):
 
     def __repr__(self) -> str:
         head = (
-            f"Inference on {self._parameters.layout.size} parameters of {len(self._labels.groups)} "
-            "groups."
+            f"Inference on {self._parameters.layout.size} parameters in "
+            f"{len(self._labels.groups)} groups."
         )
         return f"{head}\n{fill(self.note)}"
 

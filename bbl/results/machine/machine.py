@@ -596,7 +596,10 @@ class MachineResults(ModelResults):
                 "This model keeps a random sample of the training rows, and the data cannot be "
                 "read again.",
                 argument="rows",
-                hint="Leave rows out, or refit to a table, such as bbl.sample_rows(data, 500_000).",
+                hint=(
+                    "Leave rows out, or refit the model to a table in memory, such as "
+                    "bbl.sample_rows(data, 500_000)."
+                ),
             )
         n = sum(kept.n_rows)
         check_memory(

@@ -393,7 +393,7 @@ def _order_nested(
         raise DataError(f"the models {relation}.", hint="Compare the criteria.")
     if not _is_scored_like(large, small_scores, small_terms):
         raise DataError(
-            "the models are not nested: the larger one has other level scores.",
+            "the models are not nested: they have different level scores.",
             hint="Compare the criteria.",
         )
     return large, np.array([term in small_terms for term in large_terms], dtype=bool), small_scores

@@ -66,7 +66,9 @@ def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, f
         raise OptionError("the models were fitted to different rows.")
     small, large = (one, two) if one.n_parameters <= two.n_parameters else (two, one)
     if not _is_nested(small.model, large.model):
-        raise OptionError("are not nested: each has means or correlations that the other lacks.")
+        raise OptionError(
+            "are not nested: each has means or correlations that the other does not have."
+        )
     fit._checked_rows()  # raises an error for weights that are not counts
     q = small.model.q
     has_same_means = np.array_equal(small.model.partners, large.model.partners)

@@ -143,7 +143,8 @@ class PosteriorDraws(DeprecatedNames):
             raise BBLError(
                 "to_arviz() requires ArviZ, which is not installed.",
                 hint=(
-                    "Run: pip install arviz. Or use to_frame() and summary(), which do not need it."
+                    "Run pip install arviz, or use to_frame() and summary(), which do not "
+                    "require it."
                 ),
             ) from error
         coords = {"group": distinct_names(map(str, self.labels.groups)), "parameter": self.names}
@@ -296,7 +297,6 @@ class PosteriorDraws(DeprecatedNames):
         diverged = sum(int(state["diverged"].sum()) for state in self.state if "diverged" in state)
         divergences = f" {diverged} divergent transitions." if diverged else ""
         return (
-            f"{chains} chains of {n} draws of {size} parameters in {K} groups: "
-            f"{self.what}.\n{diagnosis}{divergences}\n"
-            ".draws, .to_frame(), .summary(), .plot()"
+            f"{chains} chains with {n} draws of {size} parameters in {K} groups: "
+            f"{self.what}.\n{diagnosis}{divergences}\n.draws, .to_frame(), .summary(), .plot()"
         )

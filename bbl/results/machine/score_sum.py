@@ -98,8 +98,8 @@ def _number_densities(
     model = location.model
     if location.scores is not None:
         raise OptionError(
-            "Normal scores of numbers are interpolated between all training values, which a page "
-            "does not contain.",
+            "Normal scores of numeric predictors are interpolated between all training values, "
+            "but a page does not contain these values.",
             argument="transform",
             hint="Fit transform='none'.",
         )

@@ -269,7 +269,7 @@ class UncertaintyMixin(MachineResults):
         elif choice("pvalues", pvalues, PVALUES) == "permutation":
             if of != "group":
                 raise OptionError(
-                    "Permutation tests compare predictors within single groups.",
+                    "Permutation tests are only available within single groups.",
                     argument="of",
                     hint="Use of='group', or pvalues='auto'.",
                 )

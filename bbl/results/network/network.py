@@ -157,8 +157,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if isinstance(self.structure, Structure):
             return self.structure
         raise AttributeError(
-            f"An average of {len(self.structure.dags)} networks has no {attribute}; each network "
-            "in members has."
+            f"An average of {len(self.structure.dags)} networks has no {attribute}. Each network "
+            "in members has one."
         )
 
     def __dir__(self) -> list[str]:

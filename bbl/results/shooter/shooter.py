@@ -51,8 +51,8 @@ __all__ = ["CHOOSE", "ShooterResults"]
 CHOOSE = "Choose the penalty by lambda_='cv'."
 MAX_DRAWN = 30  # terms in a figure
 NO_ERRORS = (
-    "The terms of shooter() are selected using the same rows, and neither a covariance nor "
-    "refits account for this selection"
+    "The terms of shooter() are selected on the same rows, and neither a covariance matrix nor "
+    "refits would account for this selection"
 )
 SEARCHES_TERMS = "shooter selects interactions itself"
 
@@ -314,7 +314,7 @@ class ShooterResults(ClassifierResults):
             raise OptionError(
                 f"explain() requires categorical predictors, but {names[self._numbers[0]]} is "
                 f"numeric.",
-                hint="Get the weights of the terms from coef().",
+                hint="Call coef() for the weights of the terms.",
             )
         # insert the first group, whose log odds are 0, and move the group axis to the front
         tables = {

@@ -1,4 +1,4 @@
-"""Options of the command line; each is stored under the argument name that it has in Python."""
+"""Command-line options. Each is stored under the name of its Python argument."""
 
 from __future__ import annotations
 
@@ -476,8 +476,8 @@ def _make_fit_parser() -> argparse.ArgumentParser:
 def _make_saved_parser(command: str, text: str, content: str | None) -> argparse.ArgumentParser:
     """Return the parser of a command on a saved model, with two arguments: model file and table.
 
-    `text` describes the command in its help, `content` describes the table; None for a command
-    without a table.
+    `text` is the help text of the command. `content` describes the table, or is None if the command
+    has no table.
     """
     parser = argparse.ArgumentParser(
         prog=f"{PROGRAM} {command}", description=text, allow_abbrev=False

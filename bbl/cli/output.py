@@ -1,4 +1,4 @@
-"""Output of sessions: results, notes and figures; and checks of files before the work begins."""
+"""Print results and notes, save figures, and check files before a session starts."""
 
 from __future__ import annotations
 

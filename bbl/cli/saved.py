@@ -1,7 +1,7 @@
 """Sessions with a saved model: predict, evaluate, explain, explore, effects.
 
-Errors name Python arguments (``keep=``); `bbl.__main__`, which prints them, replaces these by
-options.
+Errors name Python arguments such as ``keep=``; `bbl.__main__` replaces them with options when it
+prints the errors.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ MARKER = re.compile(r"[^\w\s]+|NA|N/A|n/a|na|NULL|null|none|None|missing|unknown
 
 
 class NewTable(NamedTuple):
-    """A table for a saved model: the rows, and the columns copied unchanged to the result."""
+    """A table for a saved model: its rows, and the columns that are copied to the result."""
 
     rows: pd.DataFrame
     copied: pd.DataFrame
@@ -75,8 +75,8 @@ def run_saved(args: argparse.Namespace) -> None:
 
 
 def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None) -> None:
-    """Print predictions for the rows of --newdata as CSV; log-probabilities for a model without
-    classes.
+    """Print predictions for the rows of --newdata as CSV. For a model without classes, print
+    log-probabilities.
 
     `table` is the --newdata table if it has been read already, because standard input can be read
     only once.
@@ -150,7 +150,7 @@ def _explain(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _explore(fit: Model, args: argparse.Namespace) -> None:
-    """Write a page that answers what-if questions to --page."""
+    """Write an interactive what-if page to --page."""
     print_note(f"{fit.explore(args.page)}")
 
 

@@ -166,9 +166,7 @@ def list_missing_texts(markers: Collection[str] | None) -> tuple[str, ...]:
 
 
 def list_model_types(design: Design) -> dict[Any, str]:
-    """Return the `types` of `read_table` for new data, so that columns are read like the model's
-    levels.
-    """
+    """Return the `types` of `read_table` for new data, which match those of the model's levels."""
     types = {}
     for factor in (*design.predictors, design.response):
         is_numeric = factor.binned or "number" in factor.kinds or factor.is_measured
@@ -193,8 +191,8 @@ def list_model_levels(design: Design) -> dict[Any, set[str]]:
 
 
 def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFrame:
-    """Return ``read()``, which reads the file `path`; ValueErrors become DataErrors with the file
-    name.
+    """Call ``read()`` to read the file `path`, and return the result. ValueErrors are re-raised as
+    DataErrors with the file name.
     """
     try:
         return read()
@@ -210,8 +208,8 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
 def _convert_column(
     name: Hashable, texts: pd.Series, kind: str | None, decimal: str = "."
 ) -> pd.Series:
-    """Convert a column of strings (n,) to the type `kind`, see `types` of `read_table`; None
-    detects the type.
+    """Convert a column of strings (n,) to the type `kind`, one of the `types` of `read_table`. With
+    None, the type is detected.
 
     `decimal` is the decimal mark.
     """

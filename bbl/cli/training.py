@@ -201,9 +201,7 @@ def _find_columns_with_levels(table: pd.DataFrame, levels: list[str], text: str)
 
 
 def _order_column(series: pd.Series, levels: list[str]) -> pd.Categorical:
-    """Return a column as categories in the order of the levels; numbers and booleans keep their
-    type.
-    """
+    """Return a column as ordered categories, `levels`. Numbers and booleans keep their type."""
     value_of_text: dict[str, Any] = {str(value): value for value in series.dropna().unique()}
     if unlisted := sorted(set(value_of_text) - set(levels)):
         raise LevelError(

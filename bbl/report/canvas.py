@@ -1,8 +1,8 @@
-"""Axes, colours and labels common to all figures; names are wrapped and shortened to the available
-space.
+"""Axes, colours and labels that all figures share. Names are wrapped and shortened to fit the
+available space.
 
 Font sizes are in points, widths and heights in inches (72 points). A *name* or *label* is a level
-or predictor, of any type; a *text* is its drawn form.
+or predictor of any type. A *text* is the string that is drawn for it.
 """
 
 from __future__ import annotations
@@ -78,14 +78,15 @@ MAX_NAMED_TICKS = 16  # largest number of names that are kept if not all fit
 
 
 def short_name(label: object, length: int = 24) -> str:
-    """Return a label as text on one line with at most `length` characters; the middle of a longer
+    """Return a label as one line of text with at most `length` characters. The middle of a longer
     label is omitted.
     """
     return shorten_names([label], length)[0].translate(ESCAPED)
 
 
 def shorten_names(names: Sequence, length: int) -> list[str]:
-    """Return a text with at most `length` characters for each name, different for different names.
+    """Return a text with at most `length` characters for each name. Different names have different
+    texts.
 
     The middle of long names is omitted, after the same number of characters in all names. If no
     such number keeps the texts distinct, equal texts show the part where their names begin to
@@ -421,11 +422,11 @@ def axes_or_new(ax: Axes | None, size: tuple[float, float]) -> Axes:
 
 
 def mark_negative(ax: Axes, values: np.ndarray, limit: float) -> None:
-    """Mark the cells of a map (rows, columns) below -0.02 `limit` with a minus sign, for readers
-    who cannot see colours.
+    """Mark cells of a map (rows, columns) below ``-0.02 * limit`` with a minus sign, for readers
+    who cannot distinguish the colours.
 
-    `limit` is the end of the colour scale. Cells closer to zero are almost white; cells beyond
-    -0.6 `limit` are dark, with a white mark.
+    `limit` is the end of the colour scale. Cells closer to zero are almost white. Cells below
+    ``-0.6 * limit`` are dark and have a white mark.
     """
     depth = np.nan_to_num(-values / limit)  # 1 is the darkest colour for negative values
     for is_marked, colour in (((depth > 0.02) & (depth < 0.6), "0.2"), (depth >= 0.6, "white")):
@@ -484,10 +485,10 @@ def draw_legend(ax: Axes, handles: list, names: list[str], **options: Any) -> No
 
 def colour_limit(values: np.ndarray) -> float:
     """Return the end of a colour scale: the largest magnitude or, with more than 5000 values, the
-    quantile 0.995.
+    0.995 quantile of the magnitudes.
 
     The quantile prevents a few extreme values from making all others pale. With more than 50
-    values, those beyond `OUTLYING` times the quantile 0.98 are ignored: they are fields of levels
+    values, those beyond `OUTLYING` times the 0.98 quantile are ignored. They are fields of levels
     that never occur in a group, and would make all other cells white.
     """
     magnitude = np.abs(values[np.isfinite(values)])
@@ -514,10 +515,10 @@ def diverging_scale(values: np.ndarray) -> dict[str, Any]:
 
 
 def pointed_ends(values: np.ndarray, limit: float, low: bool = True) -> str:
-    """Return which ends of a colour bar (matplotlib's ``extend``) are pointed because values
-    exceed `limit`.
+    """Return the value of matplotlib's ``extend``: which ends of a colour bar are pointed because
+    values exceed `limit`.
 
-    `low` states whether the scale extends below zero.
+    `low` is whether the scale extends below zero.
     """
     if not (np.abs(values[np.isfinite(values)]) > limit).any():
         return "neither"

@@ -11,7 +11,7 @@ __all__ = ["quoted", "require_networkx"]
 
 
 def require_networkx() -> ModuleType:
-    """Return the module networkx; if it is missing, raise an ImportError with the install
+    """Import and return networkx. If it is not installed, raise an ImportError with the install
     command.
     """
     try:

@@ -39,16 +39,16 @@ def grid_columns(n: int, width: float, max_columns: int = 6) -> int:
     """Return the number of columns for `n` panels of `width` inches: at most `max_columns`, and at
     most `MAX_WIDTH` inches.
 
-    Among the layouts with the fewest rows, the one with the fewest columns is chosen, so that
-    rows are equally full.
+    Among the layouts with the fewest rows, the one with the fewest columns is chosen. Its rows have
+    nearly equal numbers of panels.
     """
     columns = max(1, min(n, max_columns, int(MAX_WIDTH / width)))
     return math.ceil(n / math.ceil(n / columns))
 
 
 def note_shown(ax: Axes, n_shown: int, n: int, noun: str = "groups", which: str = "first") -> None:
-    """Write ``showing the first 3 of 5 groups`` below the figure of `ax`, for `n_shown` of `n`,
-    unless all are shown.
+    """Write a note such as ``showing the first 3 of 5 groups`` below the figure of `ax`, unless all
+    `n` are shown.
 
     `which` replaces the word ``first``, and `noun` replaces the word ``groups``. Further notes are
     placed above earlier ones.

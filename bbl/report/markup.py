@@ -61,8 +61,7 @@ def html_text(text: object) -> str:
 
 
 def latex_text(text: object) -> str:
-    """Return text escaped for LaTeX, on one line; two hyphens are prevented from becoming a
-    dash."""
+    """Return text escaped for LaTeX, on one line. Two hyphens do not become a dash."""
     return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")
 
 

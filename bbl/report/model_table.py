@@ -1,4 +1,4 @@
-"""ModelTable: coefficients and key figures of several fits side by side, as text, HTML, LaTeX and
+"""ModelTable: coefficients and key figures of several fits side by side, as text, HTML, LaTeX or
 Markdown.
 """
 

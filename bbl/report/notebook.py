@@ -14,7 +14,7 @@ SHOWN_ROWS = 20  # of a table
 
 
 class Notebook(ABC):
-    """Mixin of results that notebooks show as text and tables instead of their printed form."""
+    """Mixin for results that notebooks show as text and tables instead of their printed form."""
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
@@ -25,7 +25,7 @@ class Notebook(ABC):
 
 
 def first_rows(frame: pd.DataFrame, heading: str, source: str, note: str = "") -> Section:
-    """Return the first 20 rows of a table for a notebook; if there are more, a note refers to
+    """Return the first 20 rows of a table for a notebook. If there are more, a note refers to
     `source`.
 
     Examples

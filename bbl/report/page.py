@@ -125,7 +125,7 @@ class Part:
     html : sequence of str
         Tables and figures after the paragraphs, as HTML.
     widget : str
-        HTML after these, whose tables are not put into scrolling boxes.
+        HTML after the tables and figures. Its tables are not put into scrolling boxes.
     """
 
     heading: str
@@ -163,8 +163,8 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
 
 
 def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:
-    """Return HTML content in a box that scrolls sideways, also with the keyboard; `label` is its
-    name for screen readers.
+    """Return HTML content in a box that can be scrolled sideways, also with the keyboard. `label`
+    is its name for screen readers.
     """
     return (
         f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" '
@@ -218,7 +218,7 @@ def page_html(
 
 
 def _cards(cards: Sequence[Card]) -> str:
-    """Return key figures as a list of names and values; empty without any."""
+    """Return key figures as an HTML list of names and values, empty if there are none."""
     if not cards:
         return ""
     items = "".join(

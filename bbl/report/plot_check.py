@@ -230,8 +230,8 @@ def _label_axes(
 
 
 def _new_axes(labels: Labels, groups: list) -> list[Axes]:
-    """Return axes of a new figure, in a grid: alternately a diagram and, below it, the histogram
-    of the same group.
+    """Return axes of a new figure, in a grid: for each group a diagram and, below it, the
+    histogram.
     """
     n = min(len(groups), MOST_PANELS)
     # inches of a diagram with its histogram: for a single one, for up to `MAX_LARGE_PANELS`, for

@@ -64,8 +64,8 @@ def plot_effects(
     names : sequence of n str
         Names of the effects, the rows of every panel.
     values : ndarray, shape (G, 3, n)
-        Estimates, lower and upper limits. An estimate that is not finite has no point; an
-        interval with a limit that is not finite has no line.
+        Estimates, lower and upper limits. Non-finite estimates have no point, and intervals with a
+        non-finite limit have no line.
     title : str
         Label of the value axis.
     null : float or None

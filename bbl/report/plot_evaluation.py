@@ -49,7 +49,7 @@ def plot_confusion(
     as colours.
 
     `counts` (K, K) are weighted observations by observed group (rows) and predicted group
-    (columns). Counts below `min_count` are neither written nor coloured.
+    (columns). Cells with a count below `min_count` have no number and no colour.
     """
     counts = np.asarray(counts, dtype=float)
     K = len(labels.groups)
@@ -138,7 +138,7 @@ def plot_roc(
     """Draw the ROC curve of each group against all other groups, with the area under it in the
     legend.
 
-    Groups with none or all of the rows have no curve.
+    Groups that contain none or all of the rows have no curve.
 
     Parameters
     ----------

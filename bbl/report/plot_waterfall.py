@@ -38,8 +38,8 @@ def plot_waterfall(
     top: int = 12,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the baseline, the contributions, largest first, and the sum as bars; each starts where
-    the previous one ends.
+    """Draw the baseline, the contributions (largest first) and the sum as bars. Each bar starts
+    where the previous one ends.
 
     Parameters
     ----------

@@ -1,5 +1,5 @@
-"""Printed forms, in R's layout, of numbers, names, tables, calls, fits, cross-validations and
-modes (the most probable configurations).
+"""Printed forms of numbers, names, tables, calls, fits, cross-validations and modes (the most
+probable configurations), in R's layout.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = [
 def distinct_names(names: Iterable[Hashable]) -> list[Any]:
     """Return the names, with trailing underscores that make repeated names distinct.
 
-    The first of several equal names is kept. Callers therefore list users' names before the
+    The first of several equal names is kept. Callers should therefore list users' names before the
     package's own column names.
 
     Examples
@@ -92,9 +92,9 @@ INDENT = 3  # blanks before the cells of a row whose name is on the line above
 def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
     """Format numbers as R prints a vector: all with the same number of decimals.
 
-    Each number is rounded to `digits` significant digits, without trailing zeros; all get the
-    largest number of decimals that any of them needs. All are in scientific notation where
-    that is shorter.
+    Each number is rounded to `digits` significant digits, without trailing zeros. All numbers then
+    have as many decimals as the one with the most. All numbers are in scientific notation if that
+    is shorter.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
 
 
 def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
-    """Format p-values one by one, each to `digits` significant digits; a missing p-value gives "".
+    """Format each p-value to `digits` significant digits. A missing p-value gives "".
 
     Examples
     --------
@@ -137,8 +137,8 @@ def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
 
 
 def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
-    """Format statistics with a common number of decimals, at most as many as the largest statistic
-    has with `digits` significant digits; a missing statistic gives "".
+    """Format statistics with a common number of decimals: at most as many as the largest statistic
+    has with `digits` significant digits. A missing statistic gives "".
 
     Examples
     --------
@@ -152,7 +152,7 @@ def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
 
 
 def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
-    """Format numbers with a fixed number of decimals; a missing number gives "".
+    """Format numbers with a fixed number of decimals. A missing number gives "".
 
     Examples
     --------
@@ -166,12 +166,12 @@ def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
 
 
 def _non_finite_text(v: float) -> str:
-    """Return a non-finite number as R prints it."""
+    """Return a non-finite number in R's format."""
     return "NaN" if math.isnan(v) else "Inf" if v > 0 else "-Inf"
 
 
 def label_text(label: object) -> str:
-    """Return a name or a level for printing: on one line, without control characters."""
+    """Return a name or a level as one line of text without control characters."""
     text = str(label)
     if text.isprintable():
         return text
@@ -188,7 +188,7 @@ def _width(text: str) -> int:
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Pad a text with blanks to `width` characters: on its left or, with `left`, on its right."""
+    """Pad a text with blanks to `width` characters: before the text or, with `left`, after it."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
@@ -199,8 +199,8 @@ def _table_lines(
     """Return the lines of a table.
 
     Columns that do not fit into `WIDTH` follow below, with the row names repeated, unless they fit
-    when long row names are placed on separate lines. The first of `row_names` and the first text of
-    each column are the heading. `left` left-aligns the cells.
+    when long row names are placed on separate lines. The first row name and the first text of each
+    column form the heading. `left` left-aligns the cells.
     """
     name_width = max(map(_width, row_names), default=0)
     widths = [max(map(_width, column)) for column in columns]
@@ -330,7 +330,8 @@ def _omitted_text(n: int, noun: str) -> str:
 
 
 def _n_printed(n: int, noun: str) -> tuple[int, list[str]]:
-    """Return how many of `n` items to print by `ALL_OR_FEW`, and the line that replaces the rest.
+    """Return how many of `n` items to print according to `ALL_OR_FEW`, and the line that replaces
+    the others.
 
     The line is in a list, which is empty if all items are printed. `noun` is a key of `ALL_OR_FEW`.
     """
@@ -374,10 +375,10 @@ def fit_text(
     """Return a fit as R prints it: the call (made by `call_text`), the levels, and the first
     fields and couplings.
 
-    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead
-    of ``h`` and ``J``. A fit to an ordered response has `thresholds`; the groups share one table of
+    With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead of
+    ``h`` and ``J``. A fit to an ordered response has `thresholds`; the groups share one table of
     parameters, which is printed once. Couplings that are linear in level scores are printed as
-    slopes ``theta`` per unit of the scores, whose `ranges` (m,) are as in `slopes`.
+    slopes ``theta`` per unit of the scores. The `ranges` (m,) of the scores are as in `slopes`.
     """
     layout = parameters.layout
     slopes_of: dict[tuple[int, ...], list[Slope]] = {}
@@ -447,8 +448,8 @@ def fit_text(
 
 
 def slope_name(slope: Slope, labels: Labels) -> str:
-    """Return the levels of the nominal predictors of a slope, such as ``b=low``; empty if it is
-    linear in the scores of all predictors.
+    """Return the levels of a slope's nominal predictors as text, such as ``b=low``. It is empty if
+    the slope is linear in the scores of all predictors.
     """
     return ", ".join(
         f"{label_text(labels.names[i])}={label_text(labels.levels[i][level])}"
@@ -458,7 +459,9 @@ def slope_name(slope: Slope, labels: Labels) -> str:
 
 
 def _slopes_text(term_slopes: list[Slope], theta: np.ndarray, labels: Labels) -> str:
-    """Return the slopes of a term; a single slope without a name stays on the term's line."""
+    """Return the slopes of a term as text. A single slope without a name is on the same line as the
+    term.
+    """
     values = np.array([theta[slope.position] / slope.unit for slope in term_slopes])
     names = [slope_name(slope, labels) or "slope" for slope in term_slopes]
     if names == ["slope"]:
@@ -558,8 +561,8 @@ def missing_text(policy: str, incomplete: int) -> str:
 
 
 def _joint_levels(levels: Sequence[Sequence]) -> Sequence:
-    """Return the levels of one predictor, or the joint levels of several, joined by colons, with
-    the last varying fastest.
+    """Return the levels of one predictor, or the joint levels of several predictors, joined by
+    colons. The last predictor varies fastest.
     """
     return (
         levels[0] if len(levels) == 1 else [":".join(map(label_text, x)) for x in product(*levels)]

@@ -1,4 +1,4 @@
-"""Base classes of the estimators: X and y become a table, and predictions become arrays.
+"""Base classes of the estimators, which convert X and y to a table, and predictions to arrays.
 
 n, m and K are the numbers of rows, columns and classes. ``result_.class_shares`` (K,) are the class
 proportions of the training rows.
@@ -73,9 +73,7 @@ class TableEstimator(ResultState, BaseEstimator):
     result_: Any  # the fitted model
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's tags of the input: categorical, and with missing values
-        if allowed.
-        """
+        """Return scikit-learn's input tags: categorical, and missing values if they are allowed."""
         tags = super().__sklearn_tags__()
         # not input_tags.string: scikit-learn's checks would then require that `fit` accepts a dict
         # as a cell
@@ -186,7 +184,7 @@ class TableEstimator(ResultState, BaseEstimator):
         return TrainingTable(data, response, classes, row_weights, weighted_rows, table.columns)
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Return whether `fit` was called; scikit-learn's default would mistake lambda_ for a
+        """Return whether `fit` was called. scikit-learn's default check would mistake lambda_ for a
         fitted attribute.
         """
         return hasattr(self, "result_")
@@ -227,8 +225,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
     class_weight: Mapping | str | None
 
     def _store_result(self, result: Any, training: TrainingTable) -> None:
-        """Set ``result_`` and ``classes_``, omitting classes all of whose rows were dropped by
-        missing="drop".
+        """Set ``result_`` and ``classes_``. Classes are omitted if missing="drop" dropped all of
+        their rows.
         """
         fitted_classes = set(result.labels.groups)
         classes = training.classes
@@ -354,8 +352,8 @@ class TableClassifier(ClassifierMixin, TableEstimator):
 
 @contextmanager
 def table_errors() -> Iterator[None]:
-    """Replace the hints of errors with those for estimators; re-raise a BBLTypeError about a column
-    as one about X.
+    """Replace hints in errors with those for estimators, and re-raise a BBLTypeError about a column
+    as an error about X.
     """
     try:
         yield
@@ -405,8 +403,8 @@ def _check_labels(estimator: TableEstimator, y: Any) -> np.ndarray:
 
 
 def _in_order(y: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Return the sorted labels `classes` (K,) in the order that y declares or that numbers have;
-    None if their order is unknown.
+    """Return the sorted labels `classes` (K,) in the order that y declares, or in increasing order
+    if they are numbers. Returns None if their order is unknown.
     """
     dtype = getattr(y, "dtype", None)
     if isinstance(dtype, pd.CategoricalDtype) and dtype.ordered:

@@ -111,7 +111,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
         self.random_state = random_state
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's tags of the input: cells may be missing."""
+        """Return scikit-learn's input tags: cells may be missing."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags

@@ -70,9 +70,7 @@ class BinningTransformer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.method = method
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's tags of the input: cells may be missing, and "mdl" requires
-        classes.
-        """
+        """Return scikit-learn's input tags: cells may be missing, and "mdl" requires classes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.target_tags.required = self.method == "mdl"

@@ -279,8 +279,8 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
 
 
 def _remove_constants(formula: str, data: Frame, rows: np.ndarray, missing: str) -> str:
-    """Return the formula without the predictors that are constant in the rows at `rows`; if all are
-    constant, the first is kept.
+    """Return the formula without the predictors that are constant in the rows at `rows`. If all
+    predictors are constant, the first is kept.
 
     `missing` is the parameter of `BBLClassifier`.
     """

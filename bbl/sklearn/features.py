@@ -35,9 +35,9 @@ NUMERIC = "conjugate"  # the only method for numeric columns
 class ScoreFeatures(TransformerMixin, BaseEstimator):
     """Transform rows to their scores in each class, from one Boltzmann machine per class.
 
-    In a pipeline, the next estimator is trained on out-of-fold scores, from models that were not
-    fitted to the row. A model's scores for its own training rows are too optimistic, and an
-    estimator trained on these scores would rely on them too heavily.
+    In a pipeline, the next estimator is trained on out-of-fold scores: each row is scored by models
+    that were not fitted to this row. Scores for a model's own training rows are too optimistic, and
+    an estimator trained on them would rely on them too heavily.
 
     Parameters
     ----------
@@ -141,9 +141,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return isinstance(self.method, str) and self.method == NUMERIC
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's tags of the input: y is required; columns are categorical or
-        numeric.
-        """
+        """Return scikit-learn's input tags: y is required, columns are categorical or numeric."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         tags.input_tags.categorical = not self._numeric
@@ -151,7 +149,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X, y) -> ScoreFeatures:
-        """Fit a model of each class to all rows.
+        """Fit a model for each class to all rows.
 
         Parameters
         ----------
@@ -239,8 +237,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray, shape (n, K)
-            If a class has fewer rows than there are folds, some folds' models lack it; a row then
-            gets its lowest score in any class.
+            If a class has fewer rows than there are folds, the models of some folds lack this
+            class. Its score for a row is then the row's lowest score in any class.
 
         Examples
         --------
@@ -390,8 +388,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ) -> np.ndarray:
         """Draw rows of a class, such as grey-scale images, from the model fitted to all rows.
 
-        Only for ``method="conjugate"``: Gibbs chains over units and columns, where each column
-        given the others has the density ``exp(a x)`` on [-1, 1].
+        Only for ``method="conjugate"``: The rows come from Gibbs chains over units and columns.
+        Given the others, each column has the density ``exp(a x)`` on [-1, 1].
 
         Parameters
         ----------
@@ -442,8 +440,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         return machine.sample(integer("n", n, 0), integer("sweeps", sweeps, 1), rng)
 
     def _score_rows(self, model: Any, X) -> np.ndarray:
-        """Return the scores of rows from a fitted model such as ``model_``, shape (n, number of the
-        model's classes).
+        """Return the scores of rows from a fitted model such as ``model_``, with one column for
+        each class of the model.
         """
         if self._numeric:
             X = validate_data(self, X, reset=False, dtype=np.float64)

@@ -39,7 +39,7 @@ class BNClassifier(TableClassifier):
         Average naive Bayes over all subsets of features (MANB), with this prior probability of each
         arc.
     wanbia : bool, "mse" or dict of feature to weight, default False
-        Raise each feature's probabilities to a power in [0, 1]. True: powers that maximise the
+        Raise the probabilities of each feature to a power in [0, 1]. True: powers that maximise the
         conditional likelihood under naive Bayes (WANBIA); "mse": powers that minimise the squared
         error of the class probabilities; a dict: these powers.
     awnb_trees : int, optional

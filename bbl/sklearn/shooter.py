@@ -25,8 +25,7 @@ def _fit_terms(
 ) -> ShooterResults:
     """Fit `bbl.shooter` to checked training data, with the parameters of an estimator.
 
-    All columns of X are predictors in the formula; with novarOk, so columns with a single level are
-    accepted.
+    All columns of X are predictors in the formula. Columns with a single level are accepted.
     """
     return shooter(
         f"{quoted(training.response)} ~ .",
@@ -187,9 +186,9 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
     """Transform rows to the products of columns selected by `bbl.shooter`, for other estimators.
 
     A term of two-level columns is a single feature with values -1 and 1, named ``a:b``. A column
-    with L levels has L - 1 features, which code its levels as the corners of a simplex, so its
-    terms have several features, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic regression on
-    the features is the refit of the terms.
+    with L levels has L - 1 features, which code its levels as the corners of a simplex. Terms of
+    such columns have several features, named ``a:b[1]``, ``a:b[2]`` and so on. A logistic
+    regression on the features is equivalent to refitting the terms.
 
     Parameters
     ----------
@@ -258,7 +257,7 @@ class ShooterFeatures(TransformerMixin, TableEstimator):
         return _fit_terms(self, training)
 
     def __sklearn_tags__(self):
-        """Return scikit-learn's tags of the input; y is required."""
+        """Return scikit-learn's input tags: y is required."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = True
         return tags

@@ -13,11 +13,11 @@ __all__ = ["ResultState"]
 
 
 class ResultState:
-    """Mixin that pickles ``result_`` as plain text, numbers and arrays, as in a model file."""
+    """Mixin that pickles ``result_`` as plain text, numbers and arrays, like a model file."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes, with ``result_`` as a dict of a model file's kind, meta and
-        arrays.
+        """Return the attributes. ``result_`` is replaced by a dict with the kind, meta and arrays
+        of its model file.
         """
         attributes: Any = super().__getstate__()  # of scikit-learn's BaseEstimator
         state = dict(attributes)

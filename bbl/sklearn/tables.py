@@ -28,7 +28,7 @@ __all__ = [
 
 
 def as_frame(X: object) -> Frame | None:
-    """Return the table X as a Frame; None for an array or nested lists."""
+    """Return the table X as a Frame, or None if X is an array or nested lists."""
     if issparse(X):  # some sparse formats are dicts, and would be taken for tables
         return None
     try:
@@ -38,8 +38,8 @@ def as_frame(X: object) -> Frame | None:
 
 
 def keep_numbers(X: Any) -> Any:
-    """Return nested lists with strings as an object array; numpy would convert numbers
-    to strings.
+    """Return nested lists with strings as an object array, because numpy would convert numbers to
+    strings.
     """
     if isinstance(X, list | tuple):
         try:
@@ -89,8 +89,8 @@ def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
 
 
 def column_of_used_categories(table: Frame, rows: np.ndarray, k: int) -> pd.Series:
-    """Return column k of a table; if it is categorical, only with the categories in the rows at
-    `rows`.
+    """Return column k of a table. A categorical column keeps only the categories that occur in the
+    rows at `rows`.
     """
     column = table.get(k)
     if not isinstance(column.dtype, pd.CategoricalDtype):
@@ -110,8 +110,8 @@ def response_name(name: object, columns: Sequence[Hashable]) -> str:
 def with_response(
     table: Frame, response: str, y: np.ndarray, classes: np.ndarray, ordered: bool = False
 ) -> Frame:
-    """Return the table with y as an additional categorical column; labels outside `classes` are
-    missing. `ordered` declares that the classes are in order.
+    """Return the table with y as an additional categorical column. Labels that are not in `classes`
+    are missing. `ordered` declares that the classes are in order.
     """
     class_index = pd.Index(classes)
     # get_indexer returns -1, the code of a missing value, for labels outside `classes`

@@ -1,8 +1,8 @@
 """Figures of two-way clusterings: the table sorted by groups, the search history, criteria for
 numbers of groups, similarities of items.
 
-The I rows are in a groups and the J columns in b groups; a *block* is the crossing of a row group
-and a column group.
+The I rows form `a` groups and the J columns form `b` groups. A *block* contains the cells of one
+row group and one column group.
 """
 
 from __future__ import annotations
@@ -149,11 +149,11 @@ def _cell_image(
     rated: bool,
     are_codes: bool,
 ) -> np.ndarray:
-    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side; arguments
-    are as in `plot_blocks`.
+    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side. The
+    arguments are those of `plot_blocks`.
 
-    A pixel is the mean of its cells, or nan if it has none; for codes, it is its last cell. With
-    `rated`, it is the proportion of rated pairs among all pairs in the pixel.
+    Each pixel is the mean of its cells, or nan if it contains none. For codes, it is the code of
+    its last cell. With `rated`, it is the proportion of rated pairs among all pairs in the pixel.
     """
     shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
     n_pixels = shape[0] * shape[1]
@@ -238,7 +238,7 @@ def _draw_borders(ax: Axes, ends: list[np.ndarray], n: int, m: int) -> None:
 def _label_axes(
     ax: Axes, partitions: Sequence[np.ndarray], names: Sequence, item_names: Sequence[Sequence]
 ) -> None:
-    """Name the rows and columns of a small table, or number the groups of a large one; remove ticks
+    """Label the rows and columns of a small table, or the groups of a large table, and remove ticks
     and frame.
 
     Each argument has an entry for rows and one for columns; the arguments are the partitions, the
@@ -273,8 +273,8 @@ def _label_axes(
 
 
 def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = None) -> Axes:
-    """Draw the criterion minus its minimum as a map over the numbers of groups; a star marks the
-    minimum.
+    """Draw the difference between the criterion and its minimum as a heat map over the numbers of
+    groups. A star marks the minimum.
 
     `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete
     grid. The criterion is -2 ICL (ICL: integrated completed likelihood). `names` are the names of
@@ -309,7 +309,7 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
 def plot_history(
     history: np.ndarray, axis_names: tuple[str, str], reached: float | None, ax: Axes | None = None
 ) -> Axes:
-    """Draw an objective step by step.
+    """Draw the objective at each step.
 
     Parameters
     ----------
@@ -367,8 +367,8 @@ def plot_similarity(
     item_names: Sequence[Sequence],
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the probability that two rows, and two columns, are in the same group, given as the
-    proportion of posterior draws; items are sorted by group.
+    """Draw the posterior probability that two rows, or two columns, are in the same group. It is
+    the proportion of posterior draws in which they are, and items are sorted by group.
 
     Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions
     (I,) and (J,), axis names, names of all items, Axes (a new figure by default).

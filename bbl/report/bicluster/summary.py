@@ -42,8 +42,8 @@ def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
 
 
 def _first_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the first `MAX_GROUPS` rows and columns, and a note on omitted ones; empty if none
-    are omitted.
+    """Return the first `MAX_GROUPS` rows and columns, and a note about omitted ones. The note is
+    empty if none are omitted.
     """
     a, b = table.shape
     if a <= MAX_GROUPS and b <= MAX_GROUPS:

@@ -18,7 +18,7 @@ MAX_NAMES = 60  # predictors of a graph that can be read
 
 @dataclass(frozen=True)
 class Coupling:
-    """A coupling of two levels, with its interval and test; None if it has none."""
+    """A coupling of two levels. Its interval and p-value are None if they are not available."""
 
     levels: str
     estimate: float
@@ -29,7 +29,7 @@ class Coupling:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two interacting predictors `i` and `j` in a `group`; `p` is None if it was not tested."""
+    """Interacting predictors `i` and `j` in a `group`. `p` is None if the pair was not tested."""
 
     group: str
     i: int
@@ -40,7 +40,8 @@ class Pair:
 
 
 def interactions_html(names: Sequence[str], pairs: Sequence[Pair]) -> str:
-    """Return the graph and the heat map of pairs, strongest first; empty for too many predictors.
+    """Return the graph and the heat map of `pairs`, strongest first. The text is empty if there are
+    too many predictors.
 
     Only predictors with interactions are drawn.
     """

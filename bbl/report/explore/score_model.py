@@ -1,7 +1,7 @@
 """Class scores of a model as sums of tables, which the script of an HTML page evaluates.
 
-There are K groups, m predictors, and predictor i has L_i levels; a number has one level and no
-tables.
+There are K groups and m predictors, and predictor i has L_i levels. A numeric predictor has one
+level and no tables.
 """
 
 from __future__ import annotations
@@ -63,24 +63,25 @@ class ScoreTerm:
 
 @dataclass(frozen=True)
 class ScoreNumbers:
-    """Normal densities of q numbers given the levels of other predictors, see `bbl.model.location`.
+    """Normal densities of q numeric predictors given the levels of the others, see
+    `bbl.model.location`.
 
     Attributes
     ----------
     numbers : tuple of int
-        Positions of the numbers among the predictors.
+        Positions of the numeric predictors among all predictors.
     names : tuple of str
         Titles of the terms, one for each of `components`.
     components : tuple of tuples of int
-        Sets of numbers that are correlated, as positions in `numbers`.
+        Sets of correlated numeric predictors, as positions in `numbers`.
     centers : ndarray, shape (q,)
         Values with code 0.
     partners : tuple of int
         The predictors on which means depend, in the order of the columns of `means`.
     needs : tuple of tuples of int
-        For each number, the predictors on which its mean depends.
+        For each numeric predictor, the predictors on which its mean depends.
     means : ndarray, shape (K, p, q)
-        Coefficients of a constant and of the levels of the partners but the first.
+        Coefficients of a constant and of the partners' non-reference levels.
     covariances : ndarray, shape (K, q, q)
     """
 
@@ -182,7 +183,7 @@ class ScoreModel:
         Terms that add up to the scores: `scores` itself, or for an average over posterior draws
         the terms at their mean, which add up to the scores approximately.
     unexplained : str
-        Reason why there are no terms; a sentence.
+        A sentence that explains why there are no terms.
     """
 
     scores: ScoreSum | ScoreMixture
@@ -203,8 +204,8 @@ def check_size(n_numbers: int) -> None:
 def list_terms(
     factors: Factors, names: Sequence[str], origins: Mapping[int, float] | None = None
 ) -> list[ScoreTerm]:
-    """Return the terms with these tables, named after their predictors ``names`` (m,); `origins`
-    are those of numeric regressors.
+    """Return the terms with these tables, named after their predictors in ``names`` (m,). `origins`
+    contains the origins of numeric regressors.
     """
     origins = origins or {}
     return [
@@ -221,7 +222,7 @@ def list_terms(
 
 @dataclass
 class _Numbers:
-    """Arrays that are stored one after the other in one text."""
+    """Arrays that are stored one after another in a single string."""
 
     arrays: list[np.ndarray] = field(default_factory=list)
     size: int = 0
@@ -240,7 +241,7 @@ class _Numbers:
 
 
 def pack(model: ScoreModel, n_levels: np.ndarray) -> dict[str, Any]:
-    """Return the model as a dict for JSON; numbers are in one text, exact to the bit.
+    """Return the model as a dict for JSON. All numbers are stored exactly, in a single string.
 
     Raises an OptionError if the tables are too large for a page.
 
@@ -270,7 +271,7 @@ def pack(model: ScoreModel, n_levels: np.ndarray) -> dict[str, Any]:
 
 
 def _size(node: ScoreSum) -> int:
-    """Return how many numbers the tables of a sum contain."""
+    """Return the number of entries in all tables of a sum."""
     n_numbers = 0 if node.numbers is None else node.numbers.size
     return n_numbers + sum(term.table.size for term in node.terms)
 
@@ -299,12 +300,14 @@ def _scopes(node: ScoreSum) -> tuple[tuple[int, ...], ...]:
 def _plan_unknown(
     root: ScoreSum | ScoreMixture, n_levels: np.ndarray, K: int
 ) -> tuple[dict[tuple, list[int]], int]:
-    """Return (elimination order of all predictors, by the scopes of a sum; the largest number of
-    predictors with levels that may be unknown at once, m if all may).
+    """Return how unknown predictors are summed out: a pair of elimination orders of all predictors,
+    by the scopes of a sum, and the largest number of predictors with levels that may be unknown at
+    once (m if all may).
 
-    All predictors may be unknown if the sum over all of them is affordable. Otherwise it is bounded
-    by the number of combinations of the predictors with the most levels. Numbers may always be
-    unknown. The predictors on which their means depend are summed over one combination at a time.
+    All predictors may be unknown if the sum over all of them is affordable. Otherwise, the number
+    of unknown predictors is limited such that even the predictors with the most levels have few
+    enough combinations. Numeric predictors may always be unknown. The predictors on which their
+    means depend are summed over one combination at a time.
     """
     m = len(n_levels)
     summed = [node for node in _sums(root) if node.sums_unknown]

@@ -1,4 +1,6 @@
-"""The what-if section as HTML: a form with the levels of each predictor, and places for results."""
+"""The what-if section as HTML: a form with the levels of each predictor, and elements for the
+results.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ MAX_COSTS = 6  # groups with inputs for costs
 
 @dataclass(frozen=True)
 class Start:
-    """Answers to begin with: `label` for the list, and for each predictor a level or UNKNOWN, or a
-    number or None.
+    """Initial answers: the `label` in the list, and for each predictor a level or UNKNOWN, or for a
+    numeric predictor a number or None.
     """
 
     label: str
@@ -36,7 +38,9 @@ class Start:
 
 @dataclass(frozen=True)
 class Slider:
-    """Range of a numeric predictor's slider, and its mean; other numbers can be typed."""
+    """Range of a numeric predictor's slider, and the predictor's mean. Numbers outside the range
+    can be typed.
+    """
 
     low: float
     high: float
@@ -147,9 +151,7 @@ class WhatIf:
 </div>"""
 
     def _results(self) -> str:
-        """Return the places for bars, decision and contributions, and the inputs that go with
-        them.
-        """
+        """Return the elements for bars, decision and contributions, and their inputs."""
         if self.response is None:
             categories = [(str(i), n) for i, n in enumerate(self.names) if i not in self.sliders]
             options = _options(categories)
@@ -172,7 +174,7 @@ class WhatIf:
         return "\n".join(parts)
 
     def _pair(self) -> str:
-        """Return lists of the groups to explain; two groups need no list."""
+        """Return the lists of groups to explain, or an empty text for two groups."""
         if len(self.groups) == 2:
             return ""
         groups = [(str(k), group) for k, group in enumerate(self.groups)]
@@ -184,7 +186,7 @@ class WhatIf:
         )
 
     def _priors(self) -> str:
-        """Return the inputs of class proportions; none for many groups."""
+        """Return the inputs for class proportions, or an empty text if there are many groups."""
         if len(self.groups) > MAX_PRIORS:
             return ""
         rows = "".join(
@@ -205,7 +207,7 @@ class WhatIf:
         )
 
     def _costs(self) -> str:
-        """Return the inputs of costs; none for many groups."""
+        """Return the inputs for costs, or an empty text if there are many groups."""
         if len(self.groups) > MAX_COSTS:
             return ""
         header = "".join(f'<th scope="col">{html_text(group)}</th>' for group in self.groups)
@@ -227,7 +229,7 @@ class WhatIf:
         return f"<details><summary>Costs of wrong decisions</summary>{box}</details>"
 
     def _unknown_note(self, unknown: dict[str, Any]) -> str:
-        """Return a sentence on the predictors that cannot be unknown; empty if all can."""
+        """Return a sentence about the predictors that cannot be unknown."""
         if unknown["never"]:
             names = ", ".join(self.names[i] for i in unknown["never"])
             text = (
@@ -268,7 +270,7 @@ def _options(values: Sequence[tuple[str, str]]) -> str:
 def _answer_field(
     i: int, name: str, levels: Sequence[str], can_be_unknown: bool, as_buttons: bool
 ) -> str:
-    """Return the choice of a level of predictor `i`: buttons, or a list for many levels."""
+    """Return the input for the level of predictor `i`: buttons, or a list for many levels."""
     choices = [(str(code), level) for code, level in enumerate(levels)]
     if can_be_unknown:
         choices.append((str(UNKNOWN), "unknown"))
@@ -289,7 +291,9 @@ def _answer_field(
 
 
 def _number_field(i: int, name: str, slider: Slider, can_be_unknown: bool) -> str:
-    """Return the inputs of a number: a slider, a field for any number, and a box for unknown."""
+    """Return the inputs for a numeric predictor: a slider, a text field, and a checkbox for an
+    unknown value.
+    """
     title = html_text(name)
     box = '<label><input type="checkbox"> unknown</label>' if can_be_unknown else ""
     return (

@@ -71,7 +71,7 @@ def labelled(table: pd.DataFrame, columns: str | list[str]) -> Any:
 
 
 def absent(name: Hashable) -> bool:
-    """Return whether a cell of a ``predictor`` column is missing because the row has fewer
+    """Return whether a cell of a ``predictor`` column is empty because the row's term has fewer
     predictors.
     """
     return name is None or name is pd.NA or (isinstance(name, float) and np.isnan(name))
@@ -81,7 +81,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: o
     """Return the summary of parameters (those with the smallest p) and of joint tests.
 
     `table` contains a row for each parameter, with its estimate, test and limits, and in the column
-    ``unpenalised`` the estimate without a penalty. That column is shown if the penalty moves an
+    ``unpenalised`` the estimate without a penalty. This column is shown if the penalty moves an
     estimate outside its limits. `tests` contains the joint tests, and `note` is the line below
     them. `of` specifies what was compared, as in `test_sections`.
     """
@@ -151,8 +151,8 @@ def slope_section(table: pd.DataFrame, names: list[str], classes: bool) -> Secti
 
 
 def reference_condition(labels: Labels, layout: Layout) -> str:
-    """Return the sentence that lists the levels of other predictors at which the fields of
-    interacting predictors apply; empty without interactions.
+    """Return the sentence that lists the reference levels at which the fields of interacting
+    predictors apply. It is empty if there are no interactions.
     """
     interacting = np.unique(layout.pairs).tolist()
     if not interacting:

@@ -241,8 +241,8 @@ def plot_configurations(
     names: Sequence | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw one configuration per group as an image, darker for higher level codes (Figure 7 of Woo
-    & Wang 2022).
+    """Draw one configuration per group as an image in which higher level codes are darker (Figure 7
+    of Woo & Wang 2022).
 
     Parameters
     ----------

@@ -149,7 +149,7 @@ def _shown_pairs_note(n: int, total: int) -> str:
 
 
 def _graph_titles(titles: list[str], notes: list[str], width: float) -> list[str]:
-    """Return the title of each graph, with its note on a line below, cut to `width` inches."""
+    """Return the title of each graph and its note on the next line, truncated to `width` inches."""
     lines = zip(
         wrap_names(titles, width, TITLE_FONT, lines=3),
         wrap_names(notes, width, TITLE_FONT, lines=2),
@@ -326,8 +326,8 @@ def _name_nodes(
     space for them.
 
     `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are the
-    size of the axes in inches. A smaller font is used only if it lets clearly more letters be
-    shown.
+    size of the axes in inches. A smaller font is used only if clearly more letters can be shown
+    with it.
     """
     n = len(names)
     is_radial = len(names) > MAX_HORIZONTAL_NAMES

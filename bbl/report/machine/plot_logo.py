@@ -55,11 +55,11 @@ AMINO_ACIDS = {
 
 
 def _alphabet_colours(labels: Labels) -> dict[str, str] | None:
-    """Return the colours of nucleotides or amino acids by letter, if all levels are letters of one
-    of them; otherwise None.
+    """Return the colours of nucleotides or amino acids by letter if all levels are letters of one
+    of these alphabets; otherwise return None.
 
-    "-" is allowed. More than 2 nucleotides, or 9 amino acids, must occur, because fewer letters may
-    have a different meaning.
+    "-" is allowed. More than 2 different nucleotides, or 9 amino acids, must occur, because fewer
+    letters may have a different meaning.
     """
     used = {str(x).upper() for levels in labels.levels for x in levels} - {"-"}
     if len(used) > 2 and used <= set(NUCLEOTIDES):

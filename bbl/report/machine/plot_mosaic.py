@@ -1,8 +1,9 @@
 """Mosaic plot of a table of counts, shaded by residuals.
 
-A square is split along x by the levels of the first variable, each part is split along y by the
-second, and then again along x and y by the third and fourth. A tile's area is its cell's proportion
-of the total count. The variables 0..3 are labelled below, on the left, above and on the right.
+A square is split along x by the levels of the first variable, and each part is split along y by the
+levels of the second. The third and fourth variables split the parts along x and y again. A tile's
+area is its cell's proportion of the total count. The variables 0..3 are labelled below, on the
+left, above and on the right.
 """
 
 from __future__ import annotations
@@ -120,8 +121,8 @@ def draw_mosaic(
 def _gaps(counts: np.ndarray) -> list[float]:
     """Return the gap between the tiles of each split, as a fraction of the part that is split.
 
-    Gaps are half as wide in the second split along an axis. With more than four parts to split
-    they shrink with the root of their number, chosen by eye.
+    Gaps are half as wide in the second split along an axis. With more than four parts to split,
+    gaps shrink with the square root of the number of parts, a rule chosen by eye.
     """
     # number of parts before each split
     n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]
@@ -161,13 +162,13 @@ def _name_sides(
 def _fit_level_names(
     levels: Sequence[Sequence], boxes: dict[tuple, tuple], number: int, inches: float
 ) -> TickNames:
-    """Return the names of the levels of variable `number`, each centred on its tiles at the
+    """Return the names of the levels of variable `number`, each centred on its tiles along the
     variable's side.
 
     `boxes` is as in `_name_sides`; `inches` is the length of the side. From the third variable on,
-    an earlier variable has split the side into parts: the names are repeated in each part, except
-    for empty tiles. A name is centred on the tiles next to the side or, if these are all empty, on
-    the tiles behind them.
+    the side is already split into parts by an earlier variable. The names are repeated in each
+    part, except for empty tiles. A name is centred on the tiles next to the side or, if these are
+    all empty, on the tiles behind them.
 
     For instance, variable 2 of three is labelled above. In the key (a, b, c) of a tile, ``along``
     selects (a,), the part of the upper side, and ``across`` selects (b,): tiles with the smallest b

@@ -308,15 +308,13 @@ def _map_grid(labels: Labels, names: list, map_style: _MapStyle, width: float) -
 
 
 def _predictor_middles(layout: Layout) -> np.ndarray:
-    """Return the middle position of each predictor's levels on an axis of the D levels, shape
-    (m,).
-    """
+    """Return the midpoint of each predictor's levels on an axis of the D levels, shape (m,)."""
     return (layout.start[:-1] + layout.start[1:] - 1) / 2
 
 
 def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None:
-    """Draw vertical lines (with `across` also horizontal ones) between predictors on an axis of
-    levels, if legible.
+    """Draw vertical lines between predictors on an axis of levels if there is enough space; with
+    `across`, also draw horizontal lines.
     """
     if axes_inches(ax)[0] > MIN_LINE_GAP * layout.m:
         for edge in layout.start[1:-1] - 0.5:
@@ -493,8 +491,8 @@ def _draw_coupling_maps(
 
 
 def _coarsen(values: np.ndarray) -> np.ndarray:
-    """Return a map (n, n) with at most `MAX_CELLS` cells per side; a merged block gets its value of
-    largest magnitude.
+    """Return a map (n, n) with at most `MAX_CELLS` cells per side. Each merged block has its value
+    of largest magnitude.
     """
     step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
     if step == 1:

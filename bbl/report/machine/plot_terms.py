@@ -42,8 +42,8 @@ MAX_SIDE = 3.2  # inches of a panel's side
 
 
 def strongest_term(parameters: Parameters) -> tuple[int, ...]:
-    """Return the positions of the predictors of the strongest term of the highest order; raises a
-    DataError if that is below 3.
+    """Return the positions of the predictors in the strongest term of the highest order. Raises a
+    DataError if this order is below 3.
     """
     layout = parameters.layout
     if layout.order <= 2:
@@ -66,7 +66,7 @@ def plot_term(
     groups: Sequence[Any] | None = None,
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the couplings of a term: the first predictor by the second, with a map for each joint
+    """Draw the couplings of a term as maps of the first predictor by the second, one for each joint
     level of the others.
 
     Parameters

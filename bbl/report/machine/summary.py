@@ -1,4 +1,5 @@
-"""Summary of a fit: its key figures (*facts*) and tables, as text in R's layout, HTML or LaTeX.
+"""Summary of a fit: its key figures (*facts*) and tables as text, HTML or LaTeX. The text has R's
+layout.
 
 A `LikelihoodRatio` holds the naive Bayes fields of m predictors, ``h`` (K, L_i - 1) by group and
 ``h0`` (L_i - 1,) for all groups together, and their tests: ``chisq``, ``df``, ``p``, ``exact``
@@ -250,7 +251,9 @@ def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _untested_note(untested: pd.DataFrame) -> str:
-    """Return sentences listing the terms without a test by reason; empty if all have one."""
+    """Return sentences that list the terms without a test, by reason. They are empty if all terms
+    have a test.
+    """
     return " ".join(
         f"Not tested ({reason}): {_first_names(rows['name'].tolist())}."
         for reason, rows in untested.groupby("test", sort=False)
@@ -258,14 +261,14 @@ def _untested_note(untested: pd.DataFrame) -> str:
 
 
 def _first_names(names: list[str]) -> str:
-    """Return the first names of a list as text, followed by their number if there are more."""
+    """Return the first names of a list as text, followed by the total number if there are more."""
     text = ", ".join(names[:FEW])
     return text if len(names) <= FEW else f"{text}, ... ({len(names)} in all)"
 
 
 def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
     """Return the end of a heading, which states that `shown` contains the rows of `table` with the
-    smallest p; empty if `shown` contains all rows.
+    smallest p-values. It is empty if `shown` contains all rows.
     """
     if len(shown) == len(table):
         return ""
@@ -284,8 +287,8 @@ def fit_summary(
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
-    Up to `SHOWN` predictors have a table of fields each, as in R, if these tables have at most
-    `LINES` lines together; otherwise the tests with the largest chi-squares are shown.
+    As in R, each of up to `SHOWN` predictors has a table of fields, if these tables have at most
+    `LINES` lines in all. Otherwise, the tests with the largest chi-squares are shown.
 
     Parameters
     ----------
@@ -299,7 +302,7 @@ def fit_summary(
     sections : sequence of Section
         Tables below the naive Bayes tests.
     head : str, optional
-        Text at the top, if the model has other predictors than `labels`.
+        Text at the top if the model's predictors differ from `labels`.
     """
     names = label_index(labels.names)
     table = pd.DataFrame(
@@ -364,8 +367,8 @@ def own_summary(
 ) -> Summary:
     """Return the summary of a classifier with its facts and its own tables only.
 
-    Naive Bayes likelihood-ratio tests are omitted. Under a sampling design, these tests would treat
-    the weights as counts of independent rows, and they ignore the order of a response.
+    Naive Bayes likelihood-ratio tests are omitted. These tests ignore the order of a response and,
+    under a sampling design, would treat the weights as counts of independent rows.
     """
     tables = {"fit": pd.DataFrame({"value": list(facts.values())}, index=list(facts))}
     tables |= {section.heading: section.table for section in sections}

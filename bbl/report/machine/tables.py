@@ -1,5 +1,6 @@
-"""Tables of fields and couplings, indexed by names of groups, predictors and levels, and created on
-lookup. There are D fields, K groups and m predictors; predictor i has L_i levels.
+"""Tables of fields and couplings, indexed by the names of groups, predictors and levels. Each table
+is created when it is accessed. There are D fields, K groups and m predictors; predictor i has L_i
+levels.
 """
 
 from __future__ import annotations
@@ -158,7 +159,9 @@ class CouplingTables(_GroupTables[pd.DataFrame]):
 
 
 def _joint_level_index(levels: list[pd.Index]) -> pd.MultiIndex:
-    """Return all combinations of the levels of several predictors, the last varying fastest."""
+    """Return all combinations of the levels of several predictors, with the last predictor varying
+    fastest.
+    """
     return pd.MultiIndex.from_product(levels, names=[index.name for index in levels])
 
 
@@ -211,8 +214,8 @@ def _as_tuple(name: object) -> tuple[Any, ...]:
 
 
 def _level_section(key: object, table: Any) -> Section:
-    """Return a table of fields or couplings for a notebook; its heading contains the names in `key`
-    with which it is looked up.
+    """Return a table of fields or couplings for a notebook. Its heading contains the names in
+    `key`.
     """
     frame = table.to_frame("field") if isinstance(table, pd.Series) else table
     # source: for the note, where all rows can be found
@@ -258,7 +261,7 @@ class Coefficients(Named, Notebook):
     Raises
     ------
     KeyError
-        If a group, predictor or term that is looked up does not exist in the model.
+        If a group, predictor or term does not exist in the model.
 
     Examples
     --------
@@ -366,7 +369,7 @@ class Coefficients(Named, Notebook):
         return self._head_text(), [self._first_fields_section()]
 
     def _head_text(self) -> str:
-        """Return the number of coefficients, and how to look them up."""
+        """Return a text with the number of coefficients and how to access them."""
         labels = self._labels
         layout = self._parameters.layout
         groups = (

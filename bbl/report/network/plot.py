@@ -99,7 +99,7 @@ def plot_structure(
 def plot_probabilities(
     name: Hashable, table: pd.DataFrame, errors: pd.DataFrame, ax: Axes | None = None
 ) -> Axes:
-    """Draw the probabilities of a variable's levels in each parent configuration, with standard
+    """Draw the probabilities of a variable's levels for each parent configuration, with standard
     errors.
 
     Parameters
@@ -107,9 +107,9 @@ def plot_probabilities(
     name : hashable
         The variable.
     table, errors : DataFrame
-        Probabilities and standard errors, with a row for each parent configuration and a column
-        for each level. The first `MAX_CONFIGURATIONS` rows are drawn; errors that are nan are
-        not.
+        Probabilities and standard errors, with a row for each parent configuration and a column for
+        each level. The first `MAX_CONFIGURATIONS` rows are drawn, without error bars where errors
+        are nan.
     ax : matplotlib Axes, optional
 
     Returns

@@ -23,7 +23,7 @@ def structure_text(
     n_networks: int | None = None,
     n_parameters: int | None = None,
 ) -> str:
-    """Return the printed form of a Bayesian network classifier, in R's layout; arguments that are
+    """Return the printed form of a Bayesian network classifier, in R's layout. Arguments that are
     None are omitted.
 
     Examples
@@ -102,8 +102,8 @@ def _comma_separated(probabilities: np.ndarray) -> str:
 
 
 def _distinct_words(labels: list, prefix: str) -> list[str]:
-    """Return a different BIF word for each label: other characters become ``_``, and repeated
-    words get a number.
+    """Return a distinct BIF word for each label. Characters that BIF does not allow become ``_``,
+    and repeated words get a number.
 
     `prefix` is put before words that do not begin with a letter.
     """

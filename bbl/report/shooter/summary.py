@@ -40,7 +40,7 @@ def term_name(labels: Labels, term: tuple[int, ...]) -> str:
 
 
 def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
-    """Return the first `MAX_NAMED` terms as text, followed by the number of other terms."""
+    """Return the first `MAX_NAMED` terms as text, followed by the number of remaining terms."""
     count_note = f" and {len(terms) - MAX_NAMED} more" if len(terms) > MAX_NAMED else ""
     return ", ".join(term_name(labels, term) for term in terms[:MAX_NAMED]) + count_note
 

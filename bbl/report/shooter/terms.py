@@ -103,7 +103,7 @@ def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFra
 def _strength(table: np.ndarray) -> float:
     """Return the Frobenius norm of a term's weights (L_1 - 1, L_2 - 1, ...) in the zero-sum gauge.
 
-    Reference levels, which are 0, are added to the table; then its mean over each axis is
+    Reference levels, with weights of 0, are added to the table, and then its mean over each axis is
     subtracted.
     """
     full_table = np.zeros([n + 1 for n in table.shape])

@@ -140,7 +140,7 @@ def test_effects_are_those_of_the_saved_model(titanic, tmp_path, run):
     )
     fit.save(model)
     status, out, err = run("effects", model)
-    assert (status, out) == (1, "") and "a table after the model, or --grid" in err
+    assert (status, out) == (1, "") and "a table after the model, use --grid" in err
     status, out, err = run("effects", model, titanic, "--weights", "Freq", "--transform", "ratio")
     assert status == 0 and out.count("\n") == 11 and "contain the training rows" in err
     assert "Save it with --store-data." in err
@@ -234,7 +234,7 @@ def test_codes_with_leading_zeros_stay_text(zips, table, tmp_path, run):
     status, _, err = run("predict", model, table("zip\n1\n", "new.csv"))
     assert (
         status == 1
-        and "'1'; the model was fitted with '01', '02', '10'" in err
+        and "'1'. The model was fitted with '01', '02', '10'" in err
         and "--unseen ignore" in err
     )
     assert run("predict", model, table("zip\n1\n10\n", "new.csv"), "--unseen", "ignore")[0] == 0

@@ -383,7 +383,7 @@ STATEMENTS = [
         "docs/guide/large.md",
         "raise an error before any row is read",
         OptionError,
-        "needs all rows in memory",
+        "requires all rows in memory",
         [
             *(
                 lambda method=method: bbl.bbl("Survived ~ .", unreadable, method=method)

@@ -191,6 +191,6 @@ def _warn_unmatched(matched: MatchedSize) -> None:
         )
         hint = "Leave the weights as they are."
     else:
-        cause = f"effective_size did not converge; the current estimate is {matched.size:.4g}."
+        cause = f"effective_size did not converge. The current estimate is {matched.size:.4g}."
         hint = "Increase n_steps or batch."
     warnings.warn(ConvergenceWarning(cause, hint=hint), stacklevel=4)

@@ -421,8 +421,8 @@ def _warn_no_terms_or_separation(
         warnings.warn(
             ConvergenceWarning(
                 f"The refitted weights of {list_terms(design.labels, selection.unbounded)} would "
-                f"grow without bound, because these terms separate the groups; a ridge of 1e-7 "
-                f"per observation keeps them finite.",
+                "grow without bound, because these terms separate the groups. A ridge of 1e-7 "
+                "per observation keeps them finite.",
                 hint="Use refit=False, or a larger lambda_.",
             ),
             stacklevel=4,

@@ -187,7 +187,7 @@ def refuse_batches(data: object, purpose: str, argument: str) -> None:
     source = lazy_source(data)
     if source is not None:
         raise OptionError(
-            f"{purpose} needs all rows in memory, but {source.text} is read in batches.",
+            f"{purpose} requires all rows in memory, but {source.text} is read in batches.",
             argument=argument,
             hint="Pass a table, or a random sample of the rows: bbl.sample_rows(data, 100_000).",
         )

@@ -160,8 +160,11 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "--na",
         action="append",
         metavar="TEXT",
-        help="text that marks a missing value, in addition to empty cells; repeat for more. "
-        "Default: " + ", ".join(text for text in MISSING_TEXTS if text),
+        help=(
+            "text that marks a missing value, in addition to empty cells. May be repeated. "
+            "Default: "
+        )
+        + ", ".join(text for text in MISSING_TEXTS if text),
     )
     return group
 
@@ -198,7 +201,7 @@ def _add_keep_option(group: argparse._ArgumentGroup) -> None:
         action="append",
         metavar="COL",
         help=(
-            "column of the new table to copy to the result, such as an identifier; repeat for more"
+            "column of the new table to copy to the result, such as an identifier. May be repeated"
         ),
     )
 
@@ -224,8 +227,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--cluster",
         action="append",
         metavar="COL",
-        help="column with the clusters (sampling points) of a survey; repeat for further stages. "
-        "Standard errors and tests of pseudo, ml and naive account for this design",
+        help=(
+            "column with the clusters (sampling points) of a survey. May be repeated for further "
+            "stages. Standard errors and tests of pseudo, ml and naive account for this design"
+        ),
     )
     group.add_argument(
         "--method",
@@ -238,7 +243,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         dest="lambda_",
         type=numbers,
         metavar="X",
-        help="penalty on couplings (pseudo); or cv, cv-1se",
+        help="penalty on couplings (pseudo): a number, cv or cv-1se",
     )
     group.add_argument("--lambdah", type=float, metavar="X", help="penalty of fields (pseudo)")
     group.add_argument(
@@ -253,14 +258,16 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--eps",
         type=numbers,
         metavar="X",
-        help="weight of the covariance, 0 to 1 (mf); or cv, cv-1se",
+        help="weight of the covariance (mf): a number from 0 to 1, cv or cv-1se",
     )
     group.add_argument(
         "--ridge",
         type=_ridge,
         metavar="X",
-        help="penalty (conditional, shbm); 0: logistic regression; firth: Firth's penalty, finite "
-        "under separation; or cv, cv-1se",
+        help=(
+            "penalty (conditional, shbm): a number (0 for logistic regression), firth (Firth's "
+            "penalty, finite under separation), cv or cv-1se"
+        ),
     )
     group.add_argument(
         "--logits",
@@ -304,8 +311,10 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "--numeric",
         type=_numeric_columns,
         metavar="COL,...",
-        help="numeric predictors, separated by commas, or 'all' for all columns with fractions or "
-        "many integers; they are modelled as normally distributed in each group",
+        help=(
+            "numeric predictors, separated by commas, or 'all' for all columns with fractions or "
+            "many different integers. They are modelled as normally distributed in each group"
+        ),
     )
     group.add_argument(
         "--covariance",
@@ -321,8 +330,8 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         type=_level_or_rule,
         metavar="P",
         help=(
-            "significance level: only predictors significant at this level differ between groups; "
-            "or cv, cv-1se to choose the level"
+            "significance level, or cv or cv-1se to choose it: only predictors significant at "
+            "this level differ between groups"
         ),
     )
     group.add_argument(
@@ -413,17 +422,21 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         action="append",
         type=column_type,
         metavar="COL=TYPE",
-        help="type of a column, text or number, or of all columns (TYPE alone); repeat for more. "
-        "By default, a column of numbers is numeric, unless a number has a leading zero, as "
-        "in 01, or more than 18 digits",
+        help=(
+            "type of a column, text or number, or of all columns (TYPE alone). May be repeated. "
+            "By default, a column of numbers is numeric, unless a number has a leading zero, as "
+            "in 01, or more than 18 digits"
+        ),
     )
     group.add_argument(
         "--levels",
         action="append",
         metavar="[COL=]A,B,...",
-        help="ordered levels of a column, reference level first; without COL=, they apply to "
-        "every column that has only these levels, such as the items of a scale. May be "
-        "repeated. By default, text levels are sorted alphabetically",
+        help=(
+            "ordered levels of a column, reference level first. Without COL=, they apply to "
+            "every column that has only these levels, such as the items of a scale. May be "
+            "repeated. By default, text levels are sorted alphabetically"
+        ),
     )
     group.add_argument(
         "--bin",
@@ -431,7 +444,7 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         metavar="HOW[:N]",
         help=(
             "cut numeric columns into N intervals (default 5): quantile, width, or mdl "
-            "(supervised, using the groups); new data are cut at the same values"
+            "(supervised, using the groups). New data are cut at the same values"
         ),
     )
     group.add_argument(
@@ -446,7 +459,7 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         "--newdata",
         type=Path,
         metavar="FILE",
-        help=("predict the rows of this table; the result is a CSV table on standard output"),
+        help=("predict the rows of this table and write a CSV table to standard output"),
     )
     _add_prediction_options(group)
     group.add_argument("--save", type=Path, metavar="MODEL", help="write the model to this file")
@@ -460,8 +473,8 @@ def _make_fit_parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="PAGE",
         help=(
-            "write an HTML report of the model to this file; it includes an evaluation on "
-            "--newdata if that table has the response"
+            "write an HTML report of the model to this file. It includes an evaluation on "
+            "--newdata if that table contains the response"
         ),
     )
     group.add_argument(
@@ -532,9 +545,11 @@ def _make_explain_parser() -> argparse.ArgumentParser:
         "--of",
         nargs=2,
         metavar=("GROUP", "AGAINST"),
-        help="log-odds of one group against another. By default, the second of two groups "
-        "against the first; with three or more groups, each row's most probable group "
-        "against the second most probable",
+        help=(
+            "log-odds of one group against another. By default, the second of two groups against "
+            "the first. With three or more groups, each row's most probable group against its "
+            "second most probable group"
+        ),
     )
     group.add_argument(
         "--plot", type=Path, metavar="FILE", help="write a figure of one row to this file"
@@ -573,13 +588,13 @@ def _make_effects_parser() -> argparse.ArgumentParser:
         "--variables",
         metavar="NAME",
         action="append",
-        help="predictor; repeat for more. Default: all",
+        help="predictor to compare. May be repeated. Default: all",
     )
     group.add_argument(
         "--by",
         metavar="NAME",
         action="append",
-        help="average separately for each value of this column; repeat for more",
+        help="average separately for each value of this column. May be repeated",
     )
     group.add_argument(
         "--contrast",

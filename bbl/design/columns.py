@@ -155,7 +155,7 @@ def describe_missing(counts: dict[Hashable, int], n_complete: int, n: int) -> st
         return ""
     most = max(counts, key=lambda name: counts[name])
     return (
-        f" {n_complete:,} of {n:,} rows are complete; column {most!r} has the most missing values "
+        f" {n_complete:,} of {n:,} rows are complete. Column {most!r} has the most missing values "
         f"({counts[most]:,})."
     )
 
@@ -363,8 +363,8 @@ def check_groups(response: Factor, counts: np.ndarray, declared: bool) -> None:
     """
     if len(response.levels) < 2:
         raise DataError(
-            f"the response {response.name!r} has only one level, {response.levels[0]!r}; at least "
-            f"two groups are needed.",
+            f"the response {response.name!r} has only one level, {response.levels[0]!r}, but at "
+            "least two groups are required.",
             column=response.name,
             hint="Use data with at least two groups.",
         )
@@ -443,12 +443,17 @@ def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems)
                 numeric.append(name)
     if rare and not problems.errors:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
-        cut = f", cut {numeric[0]!r} into intervals (bbl.bin)" if numeric else ""
+        hint = "Group the rare levels, or leave the column out."
+        if numeric:
+            hint = (
+                f"Group the rare levels, cut {numeric[0]!r} into intervals (bbl.bin), or leave the "
+                "column out."
+            )
         warnings.warn(
             DataWarning(
                 f"Most levels are rare in {', '.join(rare[:3])}{how_many_more}: the fit is slow, "
                 "and the estimates of these levels are imprecise.",
-                hint=f"Group the rare levels{cut}, or leave the column out.",
+                hint=hint,
             ),
             stacklevel=6,  # the caller of a public function
         )

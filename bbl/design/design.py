@@ -780,7 +780,7 @@ def _warn_of_unknown(factor: Factor, column: Column, is_unseen: np.ndarray, argu
     known = ", ".join(map(repr, factor.levels[:3]))
     warnings.warn(
         DataWarning(
-            f"column {factor.name!r} of {argument} has only unknown levels: {shown}; the model "
+            f"column {factor.name!r} of {argument} has only unknown levels: {shown}. The model "
             f"was fitted with {known}. Predictions ignore this column.",
             hint=remedy or "Check that it is the same column as in the training data.",
             column=factor.name,

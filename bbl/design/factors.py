@@ -300,7 +300,7 @@ class Factor:
                 argument=argument,
             )
         raise LevelError(
-            f"column {self.name!r} has unknown levels: {shown}; the model was fitted with "
+            f"column {self.name!r} has unknown levels: {shown}. The model was fitted with "
             f"{shown_levels}.",
             hint=self.type_remedy(kinds, unseen, argument) or remedy,
             column=self.name,
@@ -450,14 +450,14 @@ def refuse_identifier(
 ) -> NoReturn:
     """Raise an error about a column with `L` distinct values in only `n_rows` observations."""
     remedy = Hint(
-        "Group its values; if each value is a level, list the values in xlevels.",
+        "Group its values. If each value is a level, list the values in xlevels.",
         command_line="Group its values.",
     )
     if are_numbers:
         remedy = _numbers_remedy(name, in_batches)
     elif not in_batches:
         remedy = Hint(
-            "Group its values; if each value is a level, make it a category, "
+            "Group its values. If each value is a level, convert the column to a category: "
             f'data[{name!r}].astype("category").',
             command_line="Group its rare values (--lump).",
         )
@@ -474,15 +474,19 @@ def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
     if in_batches:
         return Hint(
             "Cut it into intervals with the same bounds in all batches, for example with "
-            "pandas.cut; if each number is a category, store it as text.",
-            command_line="Cut it into intervals before the file is written; if each number is a "
-            "category, store it as text.",
+            "pandas.cut. If each number is a category, store it as text.",
+            command_line=(
+                "Cut it into intervals before the file is written. If each number is a category, "
+                "store it as text."
+            ),
         )
     return Hint(
-        f"Cut it into intervals with bbl.bin(data, {name!r}) or pandas.cut; if each number is a "
+        f"Cut it into intervals with bbl.bin(data, {name!r}) or pandas.cut. If each number is a "
         f'category, declare it: data[{name!r}].astype("category").',
-        command_line="Cut it into intervals (--bin quantile); if each number is a category, pass "
-        f"--dtype '{name}=text'.",
+        command_line=(
+            "Cut it into intervals (--bin quantile). If each number is a category, pass --dtype "
+            f"'{name}=text'."
+        ),
     )
 
 

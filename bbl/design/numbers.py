@@ -197,14 +197,12 @@ class NumberMoments:
     def refuse_missing(self, missing: str) -> None:
         """Raise a DataError if values are missing; `missing` is as in `Design.from_data`."""
         if self.n_missing:
+            values = f"{self.n_missing} missing value{'s' * (self.n_missing > 1)}"
             raise DataError(
-                f"column {self.name!r} has {self.n_missing} missing value"
-                f"{'s' * (self.n_missing > 1)}"
-                + (
-                    ", and a numeric predictor cannot have a separate level for missing values."
-                    if missing == "level"
-                    else "."
-                ),
+                f"column {self.name!r} has {values}, but a numeric predictor cannot have a "
+                "separate level for missing values."
+                if missing == "level"
+                else f"column {self.name!r} has {values}.",
                 column=self.name,
                 argument="missing" if missing == "level" else None,
                 hint="Drop the rows (missing='drop'), or fill in the values.",

@@ -131,8 +131,8 @@ class SurveyDesign:
                 column=name,
                 argument="design",
                 hint=(
-                    "Leave this row out; to analyse a subpopulation, pass a column of True "
-                    "and False as domain."
+                    "Leave this row out. To analyse a subpopulation, pass a column of True and "
+                    "False as domain."
                 ),
             )
         return values

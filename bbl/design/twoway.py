@@ -250,8 +250,8 @@ def _refuse_missing(column: Column) -> Column:
     if is_missing is not None:
         count = int(is_missing.sum())
         raise DataError(
-            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}; these rows do "
-            f"not belong to any cell.",
+            f"column {column.name!r} has {count} missing value{'s' * (count > 1)}, so these rows "
+            "do not belong to any cell.",
             column=column.name,
             hint=f"Drop them: data.dropna(subset=[{column.name!r}]).",
         )
@@ -335,8 +335,8 @@ def _read_cells(
         array = np.asarray(data)
         if array.ndim != 2:
             raise DataError(
-                f"{argument} has {array.ndim} dimension{'s' * (array.ndim != 1)}; without a "
-                "formula it must be a matrix or a wide frame.",
+                f"{argument} has {array.ndim} dimension{'s' * (array.ndim != 1)}. Without a "
+                "formula, it must be a matrix or a wide frame.",
                 argument=argument,
             )
         # "biuf": booleans, integers and floats
@@ -463,10 +463,10 @@ def _check_table(
         # a column without ratings is allowed
         if len(unobserved) and (holds != "rated" or factor is rows):
             how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
-            problem = "no rated item" if holds == "rated" else "no observed cell"
+            what = "rated items" if holds == "rated" else "observed cells"
             raise DataError(
-                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has "
-                f"{problem}, so its group cannot be estimated.",
+                f"there are no {what} for {factor.name!r} {factor.levels[unobserved[0]]!r}"
+                f"{how_many_more}, so its group cannot be estimated.",
                 column=factor.name,
                 hint="Drop it.",
             )
@@ -491,7 +491,7 @@ def _rated_pairs(response: Hashable, entries: Entries, shape: tuple[int, int]) -
     is_valid = np.isin(entries.value, (0.0, 1.0))
     if not is_valid.all():
         raise DataError(
-            f"the response {response!r} has the value {entries.value[~is_valid][0]:g}; "
+            f"the response {response!r} has the value {entries.value[~is_valid][0]:g}, but "
             "method='mcmc' requires 0 (unrated) or 1 (rated).",
             column=response,
             hint="Leave the response out ('~ user*movie') if all pairs in the data are rated.",

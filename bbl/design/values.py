@@ -401,7 +401,7 @@ def _refuse(name: Hashable, what: str, nested: bool = False) -> NoReturn:
     `nested` indicates whether the values consist of parts, like lists.
     """
     remedy = (
-        "Convert it to strings, numbers or categories; for dates, extract a part such as the month."
+        "Convert it to strings, numbers or categories. For dates, extract a part such as the month."
     )
     if nested:
         remedy = "Put each part into a separate column, or convert the values to strings."

@@ -150,7 +150,7 @@ def check_weights(
         name.
         """
         kind = "integer" if whole else "number"
-        wanted = f"positive {kind}" if positive else f"{kind}, 0 or more,"
+        wanted = f"positive {kind}" if positive else f"non-negative {kind}"
         raise error(
             f"{argument} {problem}.",
             argument=argument,
@@ -231,7 +231,7 @@ def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
     """
     if weights is not None:
         raise OptionError(
-            "weights requires newdata; for the training rows, the weights of the fit are used.",
+            "weights requires newdata. For the training rows, the weights of the fit are used.",
             argument="weights",
             hint="Leave weights out, or pass newdata too.",
         )

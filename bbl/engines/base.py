@@ -328,11 +328,11 @@ class Engine:
             reasons["third_order"] = cls.order_reason or "the model is pairwise"
         if not (cls.streams or cls.loads):
             reasons["batches"] = reasons["missing_marginal_batches"] = (
-                f"{method} needs all rows in memory"
+                f"{method} requires all rows in memory"
             )
         elif cls.streams and cls.needs == "neighbours":
             reasons["missing_marginal_batches"] = (
-                f"missing='marginal' with {method} needs all rows in memory"
+                f"missing='marginal' with {method} requires all rows in memory"
             )
         if cls.weights == "counts":
             reasons["real_weights"] = NOT_COUNTS

@@ -149,7 +149,10 @@ def _check_number(name: Hashable, n_scores: int, n_levels: int, levels: list[str
             f"level_scores[{name!r}] has {n_scores} scores, but the predictor has {n_levels} "
             f"levels.",
             argument="level_scores",
-            hint=f"List one score for each of {', '.join(levels[:6])}{', ...' * (n_levels > 6)}.",
+            hint=(
+                "List one score for each of the levels "
+                f"{', '.join(levels[:6])}{', ...' * (n_levels > 6)}."
+            ),
             value=name,
         )
     if n_levels < 3:

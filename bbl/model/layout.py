@@ -436,7 +436,7 @@ def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, .
         if array.size:
             arrays_by_order.setdefault(array.shape[1], []).append(array)
     if min(arrays_by_order) < 2:
-        raise ValueError("a term needs at least two predictors")
+        raise ValueError("a term must have at least two predictors")
     sorted_by_order = []
     for order in range(2, max(arrays_by_order) + 1):
         unsorted_terms = np.concatenate(arrays_by_order.get(order, [np.empty((0, order))])).astype(

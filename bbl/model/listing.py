@@ -39,7 +39,7 @@ def state_energies(h, J, n_levels, more: Tables | None = None) -> np.ndarray:
     h, J, levels, start = check_model(h, J, n_levels)
     if levels.prod(dtype=float) > MAX_STATES:
         raise OptionError(
-            f"{levels.prod(dtype=float):.3g} states are too many to list; the limit is "
+            f"{levels.prod(dtype=float):.3g} states are too many to list. The limit is "
             f"{MAX_STATES}.",
             argument="n_levels",
             hint="Draw some with gibbs().",

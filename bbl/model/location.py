@@ -551,11 +551,6 @@ def _refuse_singular(
         return
     names = names or NumberNames(tuple(range(model.q)), tuple(range(len(n))))
     where = "all groups together" if found.g < 0 else f"group {names.groups[found.g]!r}"
-    reason = (
-        f"is constant in {where}, given the predictors it depends on"
-        if found.is_constant
-        else f"is a linear function of the other numeric predictors in {where}"
-    )
     remedies = []
     for option, value in (("covariance", "shared"), ("shrink", 0.1)):
         other: dict[str, Any] = {option: value}
@@ -564,9 +559,14 @@ def _refuse_singular(
             remedies.append(f"{option}={value!r}")
     n_rows = float(n.sum() if found.g < 0 else n[found.g])
     name = names.numbers[found.number]
+    reason = (
+        f"column {name!r} is constant in {where}, given the predictors it depends on"
+        if found.is_constant
+        else f"column {name!r} is a linear function of the other numeric predictors in {where}"
+    )
     leave = f"leave {name!r} out of the formula."
     raise DataError(
-        f"column {name!r} {reason} ({n_rows:,g} rows), so its covariance is singular.",
+        f"{reason} ({n_rows:,g} rows), so its covariance is singular.",
         column=name,
         hint=f"Use {', '.join(remedies)}, or {leave}" if remedies else f"L{leave[1:]}",
     )

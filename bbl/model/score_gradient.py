@@ -268,7 +268,7 @@ class ScoreGradient:
         if n_states.sum() > MAX_STATES:
             raise OptionError(
                 f"Standard errors would require sums over {n_states.sum():.0e} states of the "
-                f"missing cells; the limit is {MAX_STATES:.0e}.",
+                f"missing cells, but the limit is {MAX_STATES:.0e}.",
                 argument="se",
                 hint="Use se='bootstrap' or se=False, or rows with fewer missing cells.",
             )

@@ -401,7 +401,7 @@ def check_axes(axes: Any, n: int) -> list[Axes]:
             f"axes must be matplotlib axes; got {axes!r}.",
             argument="axes",
             value=axes,
-            hint="Draw a network with plot_network(); for other figures pass kind=.",
+            hint="Draw a network with plot_network(). For other figures, pass kind=.",
         )
     if len(axes_list) != n:
         raise OptionError(

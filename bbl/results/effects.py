@@ -109,7 +109,9 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
     check_single_rows(
         getattr(fit, "survey", None),
         "The bootstrap",
-        hint="Leave se out; for replicate weights pass type='bootstrap' to bbl.survey().",
+        hint=(
+            "Leave se out. For bootstrap replicate weights, pass type='bootstrap' to bbl.survey()."
+        ),
     )
     # raises a DataError for weights that are not counts
     rows.check_whole("The bootstrap requires")
@@ -270,12 +272,10 @@ BOUND = 1e-9  # a smaller standard error is due to rounding: the probability is 
 # texts below the table, with placeholders for numbers or a description
 BOOTSTRAP_NOTE = "Standard errors and percentile intervals from {}."
 DESIGN_NOTE = (
-    "Standard errors from refits to {} replicates of the sampling design; t distribution with {} "
-    "degrees of freedom."
+    "Standard errors from refits to {} replicates of the sampling design, and a t distribution "
+    "with {} degrees of freedom."
 )
-DRAWS_NOTE = (
-    "Standard deviations and central intervals from {} posterior draws; there are no tests."
-)
+DRAWS_NOTE = "Standard deviations and central intervals from {} posterior draws, without tests."
 # texts of the column ``note``
 UNDETERMINED = "a parameter is not estimable: no interval"
 FEW_CLUSTERS = "too few clusters or replicates: no interval"
@@ -976,7 +976,7 @@ n_jobs, verbose
             return Part(
                 "Effects",
                 [
-                    "There are too many rows to compute effects for the report; call "
+                    "There are too many rows to compute effects for the report. Call "
                     "avg_comparisons() instead."
                 ],
             )

@@ -53,7 +53,7 @@ FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evalua
 # rows of `Evaluation.scores`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
 TRAINING_NOTE = (
-    "These are the training rows; for an unbiased estimate, evaluate on new rows or by "
+    "These are the training rows. For an unbiased estimate, evaluate on new rows or use "
     "cross-validation."
 )
 

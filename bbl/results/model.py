@@ -370,8 +370,8 @@ class ModelResults(DeprecatedNames, ABC):
             return self._rows(takes_newdata=takes_newdata)
         if not self._kept.is_complete:
             raise DataError(
-                "This result needs all training rows, but the data were read in batches, and this "
-                "model keeps only a random sample of the rows.",
+                "This result requires all training rows, but the data were read in batches, and "
+                "this model keeps only a random sample of the rows.",
                 hint=f"{'Pass newdata=, or refit' if takes_newdata else 'Refit'} the model to a "
                 "table in memory, such as bbl.sample_rows(data, 500_000).",
             )

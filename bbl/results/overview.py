@@ -68,7 +68,7 @@ def overview_part(
             sentences.append(_drivers_sentence(class_scores, rows, evaluation.labels.names))
     if not are_new:
         sentences.append(
-            "These scores are from the training rows; expect less accurate predictions on new rows."
+            "These scores are from the training rows. Expect less accurate predictions on new rows."
         )
     return Part("In short", sentences, cards=_key_figures(evaluation))
 
@@ -97,7 +97,7 @@ def _accuracy_sentence(evaluation: Evaluation) -> str:
     """
     accuracy, baseline = evaluation.scores.loc["accuracy", ["estimate", "baseline"]].to_numpy(float)
     return (
-        f"Of the {evaluation.what}, {accuracy:.1%} are classified correctly; always predicting "
+        f"Of the {evaluation.what}, {accuracy:.1%} are classified correctly. Always predicting "
         f"the most frequent group would give {baseline:.1%}."
     )
 

@@ -104,8 +104,8 @@ def evaluation_part(evaluation: Evaluation) -> Part:
                 "are in the table above."
             ),
             (
-                "Observed groups (rows) and predicted groups (columns); the darker a cell, the "
-                "larger its share of the row."
+                "Observed groups (rows) and predicted groups (columns). Darker cells have a "
+                "larger proportion of their row."
             ),
         ),
         figure_html(
@@ -121,7 +121,7 @@ def evaluation_part(evaluation: Evaluation) -> Part:
             ),
             (
                 "Calibration: on the diagonal, predicted probabilities match the observed "
-                "proportions; bars are 95 % intervals."
+                "proportions. Bars are 95 % intervals."
             ),
         ),
     ]

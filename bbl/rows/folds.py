@@ -387,9 +387,9 @@ def splitter_folds(
             f"cv cannot split these {len(all_rows)} rows into folds ({error}).",
             argument="cv",
             hint=(
-                "Pass a scikit-learn splitter, or pairs of row positions (train, "
-                "validation). For a group splitter, pass list(splitter.split(X, y, groups)); for a "
-                "number of folds, use nfold=."
+                "Pass a scikit-learn splitter, or pairs of row positions (train, validation). "
+                "For a group splitter, pass list(splitter.split(X, y, groups)). For a number of "
+                "folds, use nfold=."
             ),
         ) from error
     # weights (F, n) of training rows and of validation rows

@@ -141,8 +141,8 @@ class CodeFile(RowStore):
         free = shutil.disk_usage(folder).free
         if n * self.row_bytes > free:
             raise DataError(
-                f"The codes of {n:,} rows need {n * self.row_bytes / 2**30:.1f} GiB in "
-                f"{folder!r}, where {free / 2**30:.1f} GiB are free.",
+                f"The codes of {n:,} rows require {n * self.row_bytes / 2**30:.1f} GiB in "
+                f"{folder!r}, but only {free / 2**30:.1f} GiB are free.",
                 argument="data",
                 hint=REMEDY,
             )

@@ -318,8 +318,8 @@ class Sample(Rows):
                 f"integers.",
                 argument="weights",
                 hint=(
-                    "If they are sampling weights, fit with design=bbl.survey(weights=...); "
-                    "otherwise pass counts as weights, or fit without weights."
+                    "If they are sampling weights, fit with design=bbl.survey(weights=...). "
+                    "Otherwise, pass counts as weights, or fit without weights."
                 ),
             )
 

@@ -150,7 +150,7 @@ CALLS = {
         lambda: bbl.average([FITTED, fit(data=DATA.head(40))], weights="equal"),
     ),
     "auto under a design": case(
-        "Choose method='pseudo' or 'naive', or 'ml' if .*; or pass counts as weights",
+        "Choose method='pseudo' or 'naive', or 'ml' if .*. If the weights are counts",
         lambda: sampled("auto"),
         *(lambda method=method: sampled(method) for method in ("pseudo", "naive", "ml")),
         lambda: fit(data=DATA.assign(w=2), weights="w", method="auto"),
@@ -168,7 +168,7 @@ CALLS = {
         lambda: fit("y ~ .", relevance=0.5),
     ),
     "a method without a design": case(
-        "Choose method='pseudo' or 'naive', 'ml' if .*, or method='conditional' with ridge=0",
+        "Choose method='pseudo' or 'naive', 'ml' if .*, or 'conditional' with ridge=0",
         lambda: sampled("mf"),
         *(lambda method=method: sampled(method) for method in ("pseudo", "naive", "ml")),
         lambda: sampled("conditional", ridge=0, ordered="nominal"),

@@ -133,7 +133,7 @@ TABLE = {
         settled("~ .^2", ALIKE, itmax=100, lambda_=0.5),
     ),
     "a bootstrap under a design": case(
-        r"Leave se out; for replicate weights pass type='bootstrap' to bbl\.survey\(\)",
+        r"Leave se out. For bootstrap replicate weights, pass type='bootstrap' to bbl\.survey\(\)",
         lambda: sampled().avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: sampled().avg_comparisons("a"),
         lambda: sampled(type="bootstrap", replicates=20).avg_comparisons("a"),

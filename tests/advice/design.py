@@ -158,7 +158,7 @@ SURVEYS = {
         lambda: stratified(strata="h", cluster="c"),
     ),
     "a sampling weight of 0": case(
-        "Leave this row out; to analyse a subpopulation, pass a column of True and False",
+        "Leave this row out. To analyse a subpopulation, pass a column of True and False",
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0))),
         lambda: stratified(SAMPLE.assign(w=np.arange(60.0)).iloc[1:]),
         lambda: stratified(SAMPLE.assign(d=np.arange(60) > 0), domain="d"),
@@ -695,7 +695,7 @@ STREAMS = {
         lambda: fit("y ~ a", lambda: iter([DATA])),
     ),
     "no such file": case(
-        "Check the path; read other formats into a table first",
+        "Check the path. Read files in other formats into a table first",
         lambda: fit("y ~ a", "nowhere.csv"),
         in_folder(lambda f: fit("y ~ a", written(DATA, f / "d.parquet"))),
         lambda: fit("y ~ a", DATA),

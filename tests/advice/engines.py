@@ -401,7 +401,7 @@ MACHINES = {
         lambda: crossed(data=THREE, score="accuracy"),
     ),
     "folds of few clusters": case(
-        r"Use fewer folds in crossVal \(nfold\), or pass a number instead of a rule",
+        r"Use fewer folds in crossVal \(nfold\), or pass a number instead of 'cv'",
         lambda: clustered(nfold=5),
         lambda: clustered(nfold=3),
         lambda: fit("y ~ a + b", CLUSTERED, design=DESIGN, lambda_=0.1),
@@ -646,7 +646,7 @@ FUNCTIONS = {
         lambda: crossed(nfold=2, shuffle=True, seed=0),
     ),
     "rows that are not counted": case(
-        r"fit with design=bbl\.survey\(weights=\.\.\.\); otherwise pass counts",
+        r"fit with design=bbl\.survey\(weights=\.\.\.\). Otherwise, pass counts",
         lambda: fit("y ~ a + b", REAL, weights="w").inference().bse,
         lambda: fit("y ~ a + b", REAL, design=bbl.survey(weights="w")).inference().bse,
         lambda: fit("y ~ a + b", REAL.assign(w=2), weights="w").inference().bse,

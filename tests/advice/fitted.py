@@ -197,7 +197,7 @@ VALUES = {
         lambda: bbl.anova(UNPENALISED, fit("y ~ a + b", method="conditional", ridge=0)),
     ),
     "chains that do not mix": case(
-        "Increase nsteps; until then, do not use the draws as a sample",
+        "Increase nsteps. Until then, do not use the draws as a sample",
         patched("bbl.results.machine.monte_carlo.MAX_RHAT", 0.5, lambda: sampled(200)),
         lambda: sampled(400),
     ),

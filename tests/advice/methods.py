@@ -149,7 +149,7 @@ TABLE = {
         ),
     ),
     "continuous": Advice(
-        r"[Cc]ut it into intervals with bbl.bin\(data, 'x'\) or pandas.cut; .*astype",
+        r"[Cc]ut it into intervals with bbl.bin\(data, 'x'\) or pandas.cut. .*astype",
         lambda: fit("y ~ x", NUMBERS),
         (
             lambda: fit("y ~ x", bbl.bin(NUMBERS, columns=["x"])),
@@ -176,7 +176,7 @@ TABLE = {
         ),
     ),
     "real weights": Advice(
-        r"Pass one integer, 0 or more, for each of the 60 rows\.",
+        r"Pass one non-negative integer for each of the 60 rows\.",
         lambda: fit("y ~ a + b", WEIGHTED, weights="n", method="shbm"),
         (lambda: fit("y ~ a + b", WEIGHTED.assign(n=2), weights="n", method="shbm"),),
     ),
@@ -459,7 +459,7 @@ TABLE = {
         ),
     ),
     "a class of many numbers": Advice(
-        r"[Cc]ut it into intervals with bbl.bin\(data, 'x'\) or pandas.cut; .*astype",
+        r"[Cc]ut it into intervals with bbl.bin\(data, 'x'\) or pandas.cut. .*astype",
         lambda: networks.nb("x", LONG),
         (
             lambda: networks.nb("x", bbl.bin(LONG, "x")),
@@ -561,7 +561,7 @@ TABLE |= {
         (lambda: bbl.crossVal("y ~ .", DATA, lambda_=[0.1], **QUIET),),
     ),
     "axes of a kind": Advice(
-        r"Draw a network with plot_network\(\); for other figures pass kind=",
+        r"Draw a network with plot_network\(\). For other figures, pass kind=",
         lambda: FITTED.plot("network"),
         (lambda: FITTED.plot_network(), lambda: FITTED.plot(kind="confusion", newdata=DATA)),
     ),

@@ -69,7 +69,7 @@ COMMANDS = {
         ran("predict", "{}/rare.bbl", "{}/d.csv", text=WORDS.replace("-", "v")),
     ),
     "a report in a folder": case(
-        "Pass the name of a file in it",
+        "Pass the path of a file in this directory",
         tried("y ~ a", "{}/d.csv", *NAIVE, "--report", "{}"),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--report", "{}/page.html"),
     ),
@@ -173,7 +173,7 @@ ESTIMATORS = {
         lambda: naive().fit(X, Y),
     ),
     "dates of an estimator": case(
-        "Convert it to strings, numbers or categories; for dates, extract a part such as the month",
+        "Convert it to strings, numbers or categories. For dates, extract a part such as the month",
         lambda: naive().fit(X.assign(d=DAYS), Y),
         lambda: naive().fit(X.assign(d=DAYS.astype(str).str[:7]), Y),
         lambda: naive().fit(X.assign(d=DAYS.dt.month), Y),

@@ -444,7 +444,7 @@ JUDGED = {
         lambda: [member.aic for member in AVERAGE.members],
     ),
     "coefficients of averaged networks": case(
-        r"For the tables of networks use fit\.members\[0\]\.params",
+        r"For the probability tables of networks, use fit\.members\[0\]\.params",
         lambda: bbl.average([TREE, networks.bnc("nb", "y ~ .", DATA, 1)]).coef(),
         lambda: bbl.average([TREE, networks.bnc("nb", "y ~ .", DATA, 1)]).members[0].params,
     ),

@@ -315,7 +315,7 @@ BAD = {
             "y ~ a*b", {"a": ["p", "q", "q"], "b": [1, 1, 2], "y": [np.nan, 1, 2]}, (1, 1)
         ),
         DataError,
-        "'a' 'p' has no observed cell",
+        "there are no observed cells for 'a' 'p'",
     ),
     "fewer rows than groups": (
         lambda: bbl.bicluster(None, noisy(), (13, 2)),
@@ -393,7 +393,7 @@ BAD = {
     "pearson without groups": (
         lambda: bbl.bicluster(None, noisy(), metric="pearson"),
         OptionError,
-        "no likelihood",
+        "not define a likelihood",
     ),
     "one by one of levels": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), metric="levels", move="one"),
@@ -435,7 +435,7 @@ BAD = {
     "negative weights": (
         lambda: bbl.bicluster(None, noisy(), (2, 2), weights=[-1] * 12),
         DataError,
-        "not all counts",
+        "must all be non-negative integers",
     ),
     "ratings off the scale": (
         lambda: bbl.bicluster(None, noisy(), method="genetic"),
@@ -452,7 +452,7 @@ BAD = {
     "ratings for mcmc": (
         lambda: bbl.bicluster(None, data_for("genetic"), method="mcmc"),
         DataError,
-        "requires 0 .unrated. and 1",
+        "requires 0 .unrated. or 1",
     ),
     "nothing rated": (
         lambda: bbl.bicluster(None, np.zeros((3, 3)), method="mcmc"),

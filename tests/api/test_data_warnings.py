@@ -13,7 +13,7 @@ def test_a_response_of_many_numbers_is_told():
     table = pd.DataFrame(
         {"age": np.arange(240) % 40, "a": rng.integers(0, 2, 240), "b": rng.integers(0, 2, 240)}
     )
-    with pytest.warns(DataWarning, match=r"'age' has 40 numeric groups.*bbl.bin\(data, 'age'\)"):
+    with pytest.warns(DataWarning, match=r"'age' has 40 distinct numbers.*bbl.bin\(data, 'age'\)"):
         bbl.bbl("age ~ a + b", table, method="naive", verbose=0)
     bbl.bbl(
         "age ~ a + b",

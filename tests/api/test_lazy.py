@@ -176,13 +176,13 @@ def test_what_needs_all_rows_says_so_before_any_is_read(source):
 
     for method in ("pvi", "bayes", "shbm"):
         with pytest.raises(
-            OptionError, match=f"method='{method}' needs all rows in memory.*'mf'.*'naive'"
+            OptionError, match=f"method='{method}' requires all rows in memory.*'mf'.*'naive'"
         ):
             bbl.bbl("y ~ x", never, method=method)
-    with pytest.raises(OptionError, match="method='auto' needs all rows in memory"):
+    with pytest.raises(OptionError, match="method='auto' requires all rows in memory"):
         bbl.crossVal("y ~ x", never, method="auto")
     with pytest.raises(
-        OptionError, match="cv, which gives row positions, needs all rows in memory"
+        OptionError, match="cv, which gives row positions, requires all rows in memory"
     ):
         bbl.crossVal("y ~ x", never, method="naive", cv=[([0], [1]), ([1], [0])])
 
@@ -230,13 +230,13 @@ def test_structures_by_hand_and_averages_over_subsets(table, source):
     graph = bbl.networks.nb("y ~ .", source)
     lazy, own = (bbl.networks.lp(graph, data, smooth=1, manb_prior=0.5) for data in (source, table))
     np.testing.assert_allclose(lazy.manb_arc_posterior, own.manb_arc_posterior, rtol=1e-12)
-    with pytest.raises(OptionError, match="wanbia needs all rows in memory"):
+    with pytest.raises(OptionError, match="wanbia requires all rows in memory"):
         bbl.networks.lp(graph, source, smooth=1, wanbia=True)
-    with pytest.raises(OptionError, match="awnb_trees needs all rows in memory"):
+    with pytest.raises(OptionError, match="awnb_trees requires all rows in memory"):
         bbl.networks.bnc("nb", "y ~ .", source, awnb_trees=3)
-    with pytest.raises(OptionError, match="learner='tan_hc' needs all rows in memory"):
+    with pytest.raises(OptionError, match="learner='tan_hc' requires all rows in memory"):
         bbl.networks.tan_hc("y ~ .", source)
-    with pytest.raises(OptionError, match=r"cv\(\) needs all rows in memory"):
+    with pytest.raises(OptionError, match=r"cv\(\) requires all rows in memory"):
         bbl.networks.cv(bbl.networks.lp(graph, source), source)
 
 

@@ -140,7 +140,8 @@ def test_memory_that_runs_out_is_told_for_what(monkeypatch):
     with monkeypatch.context() as m:
         m.setattr(Design, "from_data", none)
         with pytest.raises(
-            MemoryLimitError, match=r"encoded rows .*\(Unable to allocate 3 GiB\).*pass a file"
+            MemoryLimitError,
+            match=r"encoded rows .*\(Unable to allocate 3 GiB\).*pass the path of a Parquet file",
         ):
             bbl.bbl("y ~ .^2", table)
     with monkeypatch.context() as m:

@@ -425,7 +425,7 @@ BAD = [
     (
         "aode",
         lambda d: networks.bnc("aode", "class", d, 1, awnb_bootstrap=0.5),
-        "does not accept awnb",
+        "does not support awnb",
     ),
     ("trees", lambda d: networks.bnc("nb", "class", d, 1, awnb_trees=0), "awnb_trees must be"),
     (

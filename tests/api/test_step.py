@@ -167,7 +167,7 @@ def test_fits_without_a_maximum_are_refused(survey, arguments, error, match):
         (
             {"scope": ("~ 1", "~ Class*Sex")},
             bbl.errors.OptionError,
-            "the fit has the term .*Hint: Use a larger model",
+            "the fit contains the term .*Hint: Use a larger model",
         ),
         (
             {"scope": ("~ .^3", "~ .^2")},

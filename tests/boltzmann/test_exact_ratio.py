@@ -145,7 +145,8 @@ def test_anova_says_in_words_why_it_has_no_ratio():
     row = bbl.anova(*fits).iloc[1]
     assert np.isnan(row["ratio"]) and 0 < row["p"] <= 1
     assert row["test"] == (
-        "test of one term: too few rows for a likelihood ratio, for the parameters of a"
+        "test of one term, because there are too few rows for a likelihood ratio of the "
+        "parameters of a"
     )
     both = pd.concat([sparse.assign(n=sparse["n"] * 9, y="much"), few.assign(y="little")])
     fits = [bbl.bbl(f"y ~ {right}", both, weights="n", method="ml") for right in ("a + b", "a * b")]

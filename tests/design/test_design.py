@@ -303,7 +303,7 @@ def test_encode_unseen():
     with pytest.raises(
         LevelError,
         match=(
-            r"column 'a' has unknown levels: 'zz', 'qq'; the model was fitted with 'u', 'v', "
+            r"column 'a' has unknown levels: 'zz', 'qq'. The model was fitted with 'u', 'v', "
             r"'w'"
         ),
     ):
@@ -317,7 +317,7 @@ def test_encode_unseen():
         [False, False],
         [True, False],
     ]
-    with pytest.raises(LevelError, match="column 'b' .*'1'; the model was fitted with 1, 2, 10"):
+    with pytest.raises(LevelError, match="column 'b' .*'1'. The model was fitted with 1, 2, 10"):
         fitted().encode(FRAME.assign(b=["1"] * 5))
     with pytest.raises(OptionError, match="unseen='reference' is unknown"):
         fitted().encode(new, "reference")
@@ -351,7 +351,7 @@ def test_encode_response():
     design = fitted()
     assert design.encode_response({"y": ["yes", "no"]}).tolist() == [1, 0]
     with pytest.raises(
-        LevelError, match="column 'y' .*'perhaps'; the model was fitted with 'no', 'yes'"
+        LevelError, match="column 'y' .*'perhaps'. The model was fitted with 'no', 'yes'"
     ):
         design.encode_response({"y": ["perhaps"]})
     with pytest.raises(DataError, match="no column 'y'"):

@@ -518,7 +518,7 @@ def test_unseen_levels():
     new = column(pd.Series(["a", "zzz", "b", "q", "zzz"]), "x")
     with pytest.raises(
         LevelError,
-        match=r"column 'x' has unknown levels: 'zzz', 'q'; the model was fitted with 'a', 'b'",
+        match=r"column 'x' has unknown levels: 'zzz', 'q'. The model was fitted with 'a', 'b'",
     ) as caught:
         factor.encode(new, argument="newdata")
     assert (
@@ -535,7 +535,7 @@ def test_unseen_levels():
         True,
     ]
     many = column(pd.Series([f"z{k}" for k in range(100)]))
-    with pytest.raises(LevelError, match=r"'z4', and 95 more; the model was fitted with"):
+    with pytest.raises(LevelError, match=r"'z4', and 95 more. The model was fitted with"):
         factor.encode(many)
     # a category that does not occur is no matter
     unused = column(pd.Series(pd.Categorical(["b"], ["zzz", "b"])))

@@ -59,7 +59,7 @@ def test_alike_problems_share_their_hint():
     with pytest.raises(DataError) as caught:
         bbl.bbl("y ~ a + b", data)
     text = str(caught.value)
-    assert "'a' has 2 missing values. 51 of 60 rows are complete; column 'b'" in text
+    assert "'a' has 2 missing values. 51 of 60 rows are complete. Column 'b'" in text
     assert "Column 'b' has 9 missing values. Hint: Drop" in text
     assert text.count("rows are complete") == 1
 

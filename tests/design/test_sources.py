@@ -307,7 +307,7 @@ def test_weights_are_a_column_and_checked_with_their_file(table, tmp_path):
     with pytest.raises(DataError, match="weights='m' is not a column of the data"):
         encode_source(source, "y ~ .", "m")
     with pytest.raises(
-        DataError, match=r"not all counts: row 0 has -1.*\(In the file '.*part0.parquet'"
+        DataError, match=r"non-negative integers, but row 0 has -1.*\(In the file '.*part0.parquet'"
     ):
         encode_source(source, "y ~ .", "n")
     zeros = lazy_source(lambda: iter([table.assign(n=0)]))

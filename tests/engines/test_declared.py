@@ -211,9 +211,12 @@ def effective(weights):
 
 
 def test_weights_that_are_no_counts_are_refused_unless_the_engine_takes_them(weighted):
-    with pytest.raises(bbl.errors.DataError, match=r"w.* not all counts: row 0 has .* one integer"):
+    with pytest.raises(bbl.errors.DataError, match=r"w.* integers, but row 0 has .* integer"):
         bbl.bbl("y ~ .^2", weighted, "w", method="shrunken")
-    with pytest.raises(bbl.errors.DataError, match=r"not all weights: row 0 has -1.* one number"):
+    with pytest.raises(
+        bbl.errors.DataError,
+        match=r"finite and non-negative, but row 0 has -1.* one non-negative number",
+    ):
         bbl.bbl("y ~ .^2", weighted.assign(w=-1.0), "w", method="weighted")
     fit = bbl.bbl("y ~ .^2", weighted, "w", method="weighted")
     assert fit.nobs() == pytest.approx(effective(weighted["w"]).sum(), rel=1e-12)
@@ -291,7 +294,7 @@ def test_an_estimator_takes_such_weights_where_the_engine_does(weighted):
         model.predict_proba(X),
         bbl.bbl("y ~ .^2", weighted, "w", method="weighted").fitted().to_numpy(),
     )
-    with pytest.raises(ValueError, match="not all counts"):
+    with pytest.raises(ValueError, match="must all be non-negative integers"):
         sklearn.BBLClassifier("shrunken").fit(X, y, w)
 
 

@@ -279,7 +279,7 @@ def test_bad_input_is_named(rows):
         "refit='exact' would enumerate", data=wide.rename(columns=str), refit="exact", lambda_=10.0
     )
     silent = rows.astype(object).mask(np.arange(len(rows))[:, None] % 8 == np.arange(8))
-    refused("needs complete rows", BBLError, silent, missing="marginal")
+    refused("requires complete rows", BBLError, silent, missing="marginal")
 
 
 @pytest.mark.long

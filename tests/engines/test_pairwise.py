@@ -200,7 +200,7 @@ def test_verbs_take_both_methods(method, tmp_path):
         partial = bbl.bbl("d ~ .^2", gaps, missing="marginal", **options)
         assert np.isfinite(partial.estimate.parameters.theta).all()
     else:
-        with pytest.raises(OptionError, match="needs complete rows"):
+        with pytest.raises(OptionError, match="requires complete rows"):
             bbl.bbl("d ~ .^2", gaps, missing="marginal", **options)
 
 

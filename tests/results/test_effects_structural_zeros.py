@@ -122,7 +122,7 @@ def test_levels_that_cannot_occur_together_have_no_effect(journeys):
     assert len(model.predictions(grid="balanced", se=False).frame) == 2 * 5
     with pytest.raises(OptionError, match="is a structural zero"):
         model.predictions(grid={"a": "q", "b": "t"})
-    with pytest.raises(DataError, match="row 0 is in a cell"):
+    with pytest.raises(DataError, match="row 0 of newdata cannot be predicted"):
         model.predictions(pd.DataFrame({"a": ["q"], "b": ["t"]}))
     refitted = model.avg_comparisons(se="bootstrap", nboot=3, verbose=0).frame
     assert (

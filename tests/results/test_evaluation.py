@@ -139,7 +139,7 @@ def test_bad_input_is_named(fits, titanic):
         fit.evaluate(titanic.assign(Survived="Perhaps"))
     with pytest.raises(DataError, match="Did you mean 'Freq'"):
         fit.evaluate(titanic, weights="freq")
-    with pytest.raises(DataError, match="not all weights"):
+    with pytest.raises(DataError, match="finite and non-negative"):
         fit.evaluate(titanic, weights=-np.ones(len(titanic)))
     with pytest.raises(OptionError, match="level"):
         fit.evaluate(level=1.5)

@@ -366,7 +366,7 @@ def test_bad_designs_are_answered():
     )
     uneven = DATA.assign(N=np.where(DATA.index == 7, 60.0, 50.0))
     bad(
-        "has 50 in row 0 and 60 in row 7, in the same stratum",
+        "has 50 in row 0 and 60 in row 7 of the same stratum",
         data=uneven,
         strata="stratum",
         cluster="psu",
@@ -425,7 +425,7 @@ def test_bad_designs_are_answered():
             bbl.survey(names)
     with pytest.raises(OptionError, match="Leave weights out"):
         bbl.bbl(FORMULA, DATA, "w", design=DESIGN)
-    with pytest.raises(BBLTypeError, match="made by bbl.survey"):
+    with pytest.raises(BBLTypeError, match="result of bbl.survey"):
         bbl.bbl(FORMULA, DATA, design="w")
     for method in ("mf", "pvi", "bayes", "auto"):
         with pytest.raises(OptionError, match="sampling design"):

@@ -63,8 +63,8 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
             f"{AUTO_REFUSALS['survey']}.",
             argument="design",
             hint=(
-                "Choose method='pseudo' or 'naive', or 'ml' if there are few predictors; or "
-                "pass counts as weights instead of a design."
+                "Choose method='pseudo' or 'naive', or 'ml' if there are few predictors. If the "
+                "weights are counts, pass them as weights instead of a design."
             ),
         )
     if options:
@@ -158,7 +158,7 @@ def _check_members(members: tuple[Any, ...]) -> None:
         if not isinstance(member, ClassifierResults):
             raise BBLTypeError(f"{NOT_CLASSIFIERS}; got {type(member).__name__}.", argument="fits")
     if len(members) < 2:
-        raise OptionError("An average needs at least two fits.", argument="fits")
+        raise OptionError("An average requires at least two fits.", argument="fits")
     first_member = members[0]
     for member in members:
         _check_labels(first_member.labels, member.labels)

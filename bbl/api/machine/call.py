@@ -652,9 +652,8 @@ def check_survey(
             argument="design",
             hint=(
                 "Choose method='pseudo' or 'naive', 'ml' if there are few predictors, or "
-                "method='conditional' with ridge=0 and ordered='nominal' if the formula has a "
-                "response; or pass weights= instead of design for estimates without standard "
-                "errors."
+                "'conditional' with ridge=0 and ordered='nominal' if the formula has a response. "
+                "For estimates without standard errors, pass weights= instead of design."
             ),
         )
     refuse_batches(data, "A sampling design", "design")

@@ -123,7 +123,7 @@ def graphs(
     n_levels = encoded.design.n_levels
     if len(names) < 2:
         raise DataError(
-            f"graphs needs at least two variables, but the data has only one, {names[0]!r}.",
+            f"graphs requires at least two variables, but the data has only one, {names[0]!r}.",
             argument="data",
         )
     margins = Margins(encoded.rows, n_levels)

@@ -307,8 +307,8 @@ def _covariance_of_joint_fit(
         flat = _unit_vectors(determined)
         unbounded = set()
         note = (
-            "Standard errors from the penalised multinomial information; they reflect variance, "
-            "not bias."
+            "Standard errors from the penalised multinomial information. They reflect variance "
+            "but not bias."
         )
     else:
         start = estimate.coefficients

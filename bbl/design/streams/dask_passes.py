@@ -41,12 +41,12 @@ def choose_cluster(source: Source | None, client: Client | None) -> OnCluster | 
     if client is not None and (source is None or source.parts is None):
         problem = "the data is a table in memory"
         if source is not None:
-            problem = f"{source.text} cannot be read in parts"
+            problem = f"{source.text} cannot be read in partitions"
         raise OptionError(
-            f"client= requires data that workers can read in parts, but {problem}.",
+            f"client= requires data that workers can read in partitions, but {problem}.",
             argument="client",
             hint=(
-                "Pass a Dask DataFrame, Parquet files or a pyarrow Dataset; to distribute the "
+                "Pass a Dask DataFrame, Parquet files or a pyarrow Dataset. To distribute the "
                 "folds of a table in memory, use joblib.parallel_config('dask')."
             ),
         )

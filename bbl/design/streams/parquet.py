@@ -67,7 +67,7 @@ def _find_files(path: str, argument: str) -> list[str]:
             f"{argument}={path!r} is not a Parquet file, or a directory or glob of Parquet files "
             f"({', '.join(SUFFIXES)}).",
             argument=argument,
-            hint="Check the path; read other formats into a table first.",
+            hint="Check the path. Read files in other formats into a table first.",
             value=path,
         )
     return paths

@@ -196,7 +196,7 @@ class Posterior(Engine):
         flag("adjust", self.adjust)
         if flag("hidden_pairs", self.hidden_pairs) and self.hidden < 2:
             raise OptionError(
-                f"hidden_pairs=True needs at least two hidden units, but hidden={self.hidden}.",
+                f"hidden_pairs=True requires at least two hidden units, but hidden={self.hidden}.",
                 argument="hidden_pairs",
                 hint="Use hidden=2 or more.",
             )
@@ -313,14 +313,14 @@ class Posterior(Engine):
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
                 f"sampler='exact' sums over all states, but these {layout.m} predictors have "
-                f"{states:.3g} states; the limit is {MAX_STATES:,}.",
+                f"{states:.3g} states, but the limit is {MAX_STATES:,}.",
                 argument="sampler",
                 hint="Use sampler='exchange' or 'pseudo', or 'auto' to choose automatically.",
             )
         if sampler == "exchange" and states > MAX_STATES and sample.total > MAX_SWEPT_ROWS:
             raise OptionError(
                 f"sampler='exchange' draws {sample.total:,.0f} rows by Gibbs sweeps for each "
-                f"proposal, because {states:.3g} states are too many to enumerate; the limit is "
+                f"proposal, because {states:.3g} states are too many to enumerate. The limit is "
                 f"{MAX_SWEPT_ROWS:,.0f} rows.",
                 argument="sampler",
                 hint="Use sampler='pseudo'.",
@@ -333,7 +333,7 @@ class Posterior(Engine):
                     DataWarning(
                         f"c={self.c:g} is less than a tenth of a group's {n:,.0f} observations. "
                         "The conjugate posterior then concentrates on a few ordered states, "
-                        "regardless of the data; the default is c=n/2.",
+                        "regardless of the data. The default is c=n/2.",
                         hint="Leave c out, or pass at least c=n/10.",
                     ),
                     stacklevel=5,

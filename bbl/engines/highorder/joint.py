@@ -139,7 +139,8 @@ class ExactObjective(Objective):
         states = math.prod(layout.n_levels.tolist())
         if states > MAX_STATES:
             raise OptionError(
-                f"refit='exact' would enumerate {states:.3g} states; the limit is {MAX_STATES}.",
+                f"refit='exact' would enumerate {states:.3g} states, but the limit is "
+                f"{MAX_STATES}.",
                 argument="refit",
                 hint="Use refit='pseudo'.",
             )

@@ -146,7 +146,7 @@ class MaximumLikelihood(Engine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, with the reason for each."""
         return super().refusals() | {
-            "composite_criteria": "method='ml' maximises the full likelihood; use aic and bic"
+            "composite_criteria": "method='ml' maximises the full likelihood, so use aic and bic"
         }
 
     def scores(self, design: Design) -> list[np.ndarray | None] | None:

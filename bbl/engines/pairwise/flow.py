@@ -101,7 +101,7 @@ class ProbabilityFlow(PairwiseEngine):
     def refusals(cls) -> dict[str, str]:
         """Return the capabilities that the method lacks, with the reason for each."""
         return super().refusals() | {
-            "missing_marginal": "method='mpf' needs complete rows because it compares states"
+            "missing_marginal": "method='mpf' requires complete rows because it compares states"
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:

@@ -439,7 +439,7 @@ class PseudoLikelihood(Engine):
         """Raise an OptionError for options that cannot be combined with a sparse penalty."""
         if not _positive(self.lambda_):
             raise OptionError(
-                f"penalty={self.penalty!r} needs a positive lambda_; got {self.lambda_!r}.",
+                f"penalty={self.penalty!r} requires a positive lambda_; got {self.lambda_!r}.",
                 hint="Set lambda_ > 0, such as 0.03, or leave penalty out.",
                 argument="lambda_",
                 value=self.lambda_,
@@ -536,7 +536,7 @@ class PseudoLikelihood(Engine):
         what = f"penalty={self.penalty!r}"
         if not sample.in_memory:
             raise OptionError(
-                f"{what} needs all rows in memory.",
+                f"{what} requires all rows in memory.",
                 hint="Pass a table, or leave penalty out.",
                 argument="penalty",
             )

@@ -431,8 +431,8 @@ class PersistentVI(Engine):
         if np.isfinite(sds).all():
             return sds, ()
         message = (
-            "linear response is not available, because the bound is flat with respect to at least "
-            "one scale parameter; the factorised standard deviations are used instead"
+            "linear response is not available, because the bound is flat with respect to at "
+            "least one scale parameter. Factorised standard deviations are used instead"
         )
         return posterior.sd, (
             Note(

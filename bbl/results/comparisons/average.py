@@ -214,8 +214,10 @@ class AverageResults(ClassifierResults):
             raise ClassError(
                 f"{name} requires a single Boltzmann machine, but this is an average of "
                 f"{len(self.members)} models.",
-                hint=f"Use one of its members, such as fit.members[0].{name}; for the average "
-                "use avg_comparisons(), importance() and evaluate().",
+                hint=(
+                    f"Use one of its members, such as fit.members[0].{name}. For the average, use "
+                    "avg_comparisons(), importance() and evaluate()."
+                ),
             )
         return super().__getattr__(name)  # type: ignore[misc]  # hidden from type checkers
 
@@ -395,7 +397,7 @@ class AverageResults(ClassifierResults):
         if not coefficients:
             raise OptionError(
                 "No member of this average has coefficients.",
-                hint="For the tables of networks use fit.members[0].params.",
+                hint="For the probability tables of networks, use fit.members[0].params.",
             )
         return coefficients
 
@@ -447,9 +449,8 @@ class AverageResults(ClassifierResults):
             for name, traits in zip(self.names, self._member_traits, strict=True)
             if traits.stops_early
         ]
-        return ("yes" if self.converged else "no") + (
-            f"; stopped early by design: {', '.join(early)}" if early else ""
-        )
+        answer = "yes" if self.converged else "no"
+        return f"{answer}; stopped early by design: {', '.join(early)}" if early else answer
 
     def _notebook(self) -> tuple[str, list[Section]]:
         """Return the text lines and tables for display in notebooks."""

@@ -108,7 +108,7 @@ def pack(
     """
     if type(engine) is not ENGINES.get(engine.name):
         raise BBLTypeError(
-            f"Models fitted with engine {type(engine).__name__} cannot be saved; only the "
+            f"Models fitted with engine {type(engine).__name__} cannot be saved. Only the "
             "package's own engines support saving."
         )
     parameters = estimate.parameters

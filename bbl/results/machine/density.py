@@ -89,8 +89,8 @@ class DensityResults(FittedMachine):
                 f"{name} requires classes, but {self.formula!r} has no response.",
                 argument="formula",
                 hint=(
-                    "Fit a formula with a response, such as 'y ~ .'; for the log-density of "
-                    "rows use score_samples(), and for missing values reconstruct()."
+                    "Fit a formula with a response, such as 'y ~ .'. Use score_samples() for the "
+                    "log-density of rows, and reconstruct() for missing values."
                 ),
             )
         return super().__getattr__(name)  # type: ignore[misc]  # hidden from type checkers

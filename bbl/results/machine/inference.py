@@ -71,20 +71,20 @@ CUMULATIVE_NOTE = (
     "Wald tests. They are the same for all groups after {}."
 )
 SURVEY_NOTE = (
-    "{}: t and F distributions, joint tests with the Rao-Scott correction. Tests do not depend on "
-    "the penalty; terms with too few rows or clusters are not tested."
+    "{}: t and F distributions, joint tests with the Rao-Scott correction. Tests do not depend "
+    "on the penalty. Terms with too few rows or clusters are not tested."
 )
 PENALTY_NOTE = (
     " Estimates and standard errors come from the penalised fit and are biased towards zero, so "
     "an estimate may lie outside its interval."
 )
 SAMPLE_NOTE = (
-    "from {} (random, with all rows of rare levels); standard errors are exact to about {:.1g} %. "
-    'inference(rows="all") uses all rows.'
+    "from {} (random, with all rows of rare levels). Standard errors are exact to about {:.1g} "
+    '%. inference(rows="all") uses all rows.'
 )
 SAMPLE_TESTS_NOTE = (
     " Tests and intervals do not depend on the penalty: Wald tests where cell counts are "
-    "sufficient; exact tests of sparse cells need all rows in memory."
+    "sufficient. Exact tests of sparse cells require all rows in memory."
 )
 TEST_COLUMNS = [
     "group",

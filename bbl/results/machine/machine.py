@@ -375,8 +375,8 @@ class MachineResults(ModelResults):
         """
         if self.engine.joint and self.engine.penalised:
             raise OptionError(
-                f"{self.engine.refusals()['likelihood']}; the likelihood of rows requires a "
-                "model of the predictors, P(x|y).",
+                f"{self.engine.refusals()['likelihood']}. The likelihood of rows requires a model "
+                "of the predictors, P(x|y).",
                 argument="method",
                 hint="Choose method='pseudo', or assess predictions with evaluate().",
             )

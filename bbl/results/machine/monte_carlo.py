@@ -133,9 +133,9 @@ def _warn_unmixed(rhat: pd.Series) -> None:
         shown = ", ".join(f"{value:.2f} in group {group!r}" for group, value in unmixed.items())
         warnings.warn(
             ConvergenceWarning(
-                f"The chains have not mixed: the split R-hat of the energy is {shown}; it should "
-                f"be below {MAX_RHAT}.",
-                hint="Increase nsteps; until then, do not use the draws as a sample.",
+                f"The chains have not mixed: the split R-hat of the energy is {shown}, but it "
+                f"should be below {MAX_RHAT}.",
+                hint="Increase nsteps. Until then, do not use the draws as a sample.",
             ),
             stacklevel=5,
         )

@@ -133,7 +133,7 @@ def _sparse_text(labels: Labels, tests: TermTests) -> str:
     names = " x ".join(label_text(labels.names[i]) for i in scope)
     reason = f"parameters of {names}" if len(scope) == 1 else f"cells of {names}"
     group = f" in {label_text(labels.groups[tests.sparse.group])}" if len(labels.groups) > 1 else ""
-    return f": too few rows for a likelihood ratio, for the {reason}{group}"
+    return f", because there are too few rows for a likelihood ratio of the {reason}{group}"
 
 
 def _conditional_ratio_test(
@@ -266,8 +266,8 @@ def _order_by_logits(
     by_logits = {_logits(fit): fit for fit in (one, other)}
     if "cumulative" in by_logits:
         raise DataError(
-            "a model with cumulative logits is not nested in a model with other logits; compare "
-            "AIC or BIC."
+            "a model with cumulative logits is not nested in a model with other logits, so "
+            "compare AIC or BIC."
         )
     large = by_logits["nominal"]
     if large.engine.has_profiles:

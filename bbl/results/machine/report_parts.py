@@ -147,7 +147,7 @@ def _interactions_part(fit: FittedMachine) -> Part:
     figure_markup = figure_html(
         panels[0].figure,
         "Graph of the strongest interactions, which are listed in the table above.",
-        "The strongest interactions between predictors; wider lines indicate stronger "
+        "The strongest interactions between predictors. Wider lines indicate stronger "
         "interactions.",
     )
     if isinstance(of, tuple):

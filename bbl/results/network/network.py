@@ -182,7 +182,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if isinstance(self.structure, AveragedStructure):
             return self.structure.members
         raise AttributeError(
-            "A single network has no members; for an average of networks, members is a dict of "
+            "A single network has no members. For an average of networks, members is a dict of "
             "structures by feature."
         )
 

@@ -134,7 +134,7 @@ class ShooterResults(ClassifierResults):
         density=NO_RESPONSE,
         effects=NO_ERRORS,
         effects_bootstrap=NO_ERRORS,
-        batches="shooter() needs all rows in memory",
+        batches="shooter() requires all rows in memory",
         real_weights=NOT_COUNTS,
     )
 

@@ -389,7 +389,7 @@ def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
     [
         ("", "cannot be read as a table"),
         ('y,a\n"u,1\n', "cannot be read as a table"),
-        (b"y,a\n\xff\xfe,1\n", "is not UTF-8 text"),
+        (b"y,a\n\xff\xfe,1\n", "cannot be decoded as UTF-8"),
         ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than the header"),
         ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
         ("y,a\n", "table.csv has no rows"),

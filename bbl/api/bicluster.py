@@ -239,7 +239,7 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
             ConvergenceWarning(
                 f"The chains have not mixed: the split R-hat of {rhat.idxmax()} is "
                 f"{rhat.max():.3f}, above {MIXED}.",
-                hint="Raise warmup, draws or thin.",
+                hint="Increase warmup, draws or thin.",
             ),
             stacklevel=3,
         )
@@ -247,7 +247,7 @@ def _warn_unconverged(fit: BiclusterResults) -> None:
         warnings.warn(
             ConvergenceWarning(
                 f"The groups were still changing after {fit.n_iter} iterations.",
-                hint="Raise max_iter.",
+                hint="Increase max_iter.",
             ),
             stacklevel=3,
         )

@@ -22,7 +22,7 @@ def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator)
     >>> du_draws(np.zeros(3, dtype=int), 1, 1, np.random.default_rng(0)).shape
     (1, 3)
     """
-    check_memory(4.0 * draws * len(start), f"Keeping {draws} partitions", "Raise thin.")
+    check_memory(4.0 * draws * len(start), f"Storing {draws} partitions", "Increase thin.")
     labels = canonical(start).astype(np.int32)
     stream = rng.integers(1, 2**64, 4, dtype=np.uint64)  # state of the kernel's random generator
     out = np.empty((draws, len(labels)), dtype=np.int32)

@@ -61,7 +61,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     n = selection_rows(sample.n, layout, K)
     check_memory(
         8.0 * layout.D * (3.0 * n + PARAMETERS * (K - 1.0) ** 2),
-        f"Choosing among predictors with {layout.D} non-reference levels for {K} groups",
+        f"Selecting predictors with {layout.D} non-reference levels for {K} groups",
         "Leave relevance out, or fit fewer predictors.",
     )
     drawn = sample.systematic_sample(n)

@@ -316,7 +316,7 @@ def _tune_one(
             check_memory(
                 8.0 * fitted_layout.D * (1 + fitted_layout.D) * data.K * len(folds) * len(values),
                 (
-                    f"Choosing {tuned.option} for {data.K} groups with {fitted_layout.D} "
+                    f"Cross-validating {tuned.option} for {data.K} groups with {fitted_layout.D} "
                     "non-reference levels"
                 ),
                 f"Pass a number for {tuned.option}, or use fewer predictors.",

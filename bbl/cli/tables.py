@@ -198,7 +198,8 @@ def _read_naming_file(path: Path, read: Callable[[], pd.DataFrame]) -> pd.DataFr
         return read()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{path} is not UTF-8 text ({error.reason}).", hint="Save it as CSV in UTF-8."
+            f"{path} cannot be decoded as UTF-8 ({error.reason}).",
+            hint=("Save it as a CSV file in UTF-8."),
         ) from error
     except (ValueError, EOFError) as error:  # errors of pandas and pyarrow are ValueErrors
         message = " ".join(str(error).split())

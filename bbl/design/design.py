@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 __all__ = ["MISSING", "Design", "EncodedTable", "EncodingRules"]
 
 # hint in the error message about an unknown group in new data
-GROUP_REMEDY = "Refit with these levels, or leave those rows out."
+GROUP_REMEDY = "Refit with these levels, or leave these rows out."
 MISSING = get_args(MissingPolicy)
 # minimum number of rows at which a column with only unknown levels causes a warning
 MIN_UNKNOWN_ROWS = 10

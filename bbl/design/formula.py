@@ -452,7 +452,7 @@ class _Columns:
         fail(
             self.formula,
             "1 is the intercept and cannot be part of an interaction",
-            hint="Put a column named 1 in backticks",
+            hint="If you mean a column named 1, put its name in backticks",
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:

@@ -220,7 +220,7 @@ def _read_lines(file: str | os.PathLike[str] | IO) -> list[str]:
         content = content.decode("utf-8") if isinstance(content, bytes) else content
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{_name_file(file)} is not {error.encoding} text ({error.reason}).",
+            f"{_name_file(file)} cannot be decoded as {error.encoding} ({error.reason}).",
             hint="Use a FASTA file.",
         ) from None
     if not isinstance(content, str) or "\0" in content:

@@ -160,9 +160,9 @@ def what_if_part(section: WhatIf) -> Part:
     """Return the what-if section of a page."""
     choose = "Choose levels and numbers" if section.sliders else "Choose levels"
     if section.response is None:
-        text = f"{choose}, and see the probabilities of one predictor given the others."
+        text = f"{choose} to see the probabilities of one predictor given the others."
     else:
-        text = f"{choose}, and see what the model predicts and what contributes to it."
+        text = f"{choose} to see the predictions of the model and the contributions to them."
     return Part("What if", [text], widget=section.as_html())
 
 

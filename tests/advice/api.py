@@ -45,14 +45,14 @@ def rated(**options: Any) -> Any:
 
 BICLUSTERS = {
     "blocks that have not mixed": case(
-        "Raise warmup, draws or thin",
+        "Increase warmup, draws or thin",
         lambda: rated(draws=8, warmup=0, n_init=2),
         lambda: rated(draws=8, warmup=50, n_init=2),
         lambda: rated(draws=50, warmup=0, n_init=2),
         lambda: rated(draws=8, warmup=0, n_init=2, thin=5),
     ),
     "groups that still move": case(
-        r"Raise max_iter\.",
+        r"Increase max_iter\.",
         lambda: bbl.bicluster(None, NOISE, (5, 5), max_iter=1, **QUIET),
         lambda: bbl.bicluster(None, NOISE, (5, 5), max_iter=100, **QUIET),
     ),
@@ -237,7 +237,7 @@ CALLS = {
         lambda: fit("y ~ a + b", CROSSED, weights="n"),
     ),
     "codes of terms that are chosen": case(
-        r"Fit a formula without a response, bbl\('~ \.', data, method='shbm'\)",
+        r"Use a formula without a response, bbl\('~ \.', data, method='shbm'\)",
         lambda: bbl.mlestimate(DATA[["a", "b"]].to_numpy(), method="shbm", **QUIET),
         lambda: fit("~ .", DATA[["a", "b"]], method="shbm"),
     ),
@@ -268,7 +268,7 @@ CALLS = {
         lambda: bbl.to_spins(PARAMETERS),
     ),
     "spins of three": case(
-        r"Fit a formula with pairs only, such as '~ \.\^2', without hidden units",
+        r"Use a formula with pairs only, such as '~ \.\^2', without hidden units",
         lambda: bbl.to_spins(fit("~ .^3", DATA[["a", "b", "c"]])),
         lambda: bbl.to_spins(fit("~ .^2", DATA[["a", "b", "c"]])),
     ),

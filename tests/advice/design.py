@@ -97,7 +97,10 @@ FORMULAS = {
         "~ " + "+".join([".^2"] * 8_000), "Shorten it", "~ v0*v1", data=WIDE
     ),
     "the intercept in a product": rewritten(
-        "y ~ 1:c", "Put a column named 1 in backticks", "y ~ `1`:c", data=DIGITS
+        "y ~ 1:c",
+        "If you mean a column named 1, put its name in backticks",
+        "y ~ `1`:c",
+        data=DIGITS,
     ),
     "no predictors": case(
         "Add at least one column to the right",

@@ -161,7 +161,7 @@ VALUES = {
         lambda: posterior().avg_comparisons("a", se="bootstrap", nboot=2),
     ),
     "an emptied group": case(
-        r"Fit all rows\.",
+        r"Fit with refit=True\.",
         lambda: ungrouped().inference(),
         lambda: FITTED.inference(),
     ),

@@ -253,7 +253,7 @@ TABLE = {
         tuple(lambda s=s: bbl.crossVal("~ .", DATA, score=s, **QUIET) for s in ("logloss", "pnll")),
     ),
     "an estimate with a rule in crossVal": Advice(
-        r"Pass crossVal a number\.",
+        r"Pass a number to crossVal\.",
         lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale="cv", **QUIET),
         (lambda: bbl.crossVal("y ~ .", DATA, method="conditional", scale=0.5, **QUIET),),
     ),
@@ -277,7 +277,7 @@ TABLE = {
         ),
     ),
     "no classes": Advice(
-        r"Fit a formula with a response.*score_samples\(\).*reconstruct\(\)",
+        r"Use a formula with a response.*score_samples\(\).*reconstruct\(\)",
         lambda: fit("~ .", DATA).predict(DATA),
         (
             lambda: fit("y ~ .").predict(DATA),

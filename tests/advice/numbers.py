@@ -187,12 +187,12 @@ TABLE = {
         lambda: numeric("y ~ x*z", numeric=["x", "z"]).plot_regions("x", "z"),
     ),
     "discriminants without classes": case(
-        "Fit a formula with a response",
+        "Use a formula with a response",
         lambda: numeric("~ a + x").discriminants(),
         lambda: numeric("y ~ a + x").discriminants(),
     ),
     "a figure of discriminants without classes": case(
-        "Fit a formula with a response",
+        "Use a formula with a response",
         lambda: numeric("~ a + x").plot_discriminants(),
         lambda: numeric("y ~ a + x").plot_discriminants(),
     ),
@@ -204,7 +204,7 @@ TABLE = {
         ),
     ),
     "a page of normal scores": case(
-        "Fit transform='none'",
+        "Fit with transform='none'",
         lambda: numeric(transform="normal").explore(PAGE),
         lambda: numeric(transform="none").explore(PAGE),
     ),
@@ -223,7 +223,7 @@ TABLE = {
         ),
     ),
     "a page of hidden units": case(
-        "Fit hidden=0",
+        "Fit with hidden=0",
         lambda: hidden(1).explore(PAGE),
         lambda: hidden(0).explore(PAGE),
     ),

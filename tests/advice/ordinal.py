@@ -52,7 +52,7 @@ TABLE = {
         lambda: rated(ridge="firth", logits="nominal"),
     ),
     "logits that are chosen": case(
-        "Pass crossVal 'nominal', 'adjacent' or 'cumulative'",
+        "Pass 'nominal', 'adjacent' or 'cumulative' to crossVal",
         lambda: bbl.crossVal("y ~ a", RATED, method="conditional", logits="cv", verbose=0),
         lambda: bbl.crossVal("y ~ a", RATED, method="conditional", logits="adjacent", verbose=0),
     ),

@@ -94,7 +94,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a,b,c\n" + "s,0,1,2\nt,1,0,1\n" * 9),
     ),
     "text in another encoding": case(
-        "Save it as CSV in UTF-8",
+        "Save it as a CSV file in UTF-8",
         tried("y ~ a", "{}/d.csv", text="y,a\n" + "é,0\nt,1\n" * 9, encoding="latin-1"),
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a\n" + "é,0\nt,1\ns,0\n" * 9),
     ),

@@ -236,7 +236,7 @@ JUDGED = {
         lambda: banned(table=BOTH.assign(y="s")).importance(POSSIBLE),
     ),
     "an explanation of hidden units": case(
-        r"Call importance\(\), or fit hidden=0",
+        r"Call importance\(\), or fit with hidden=0",
         lambda: hidden().explain(DATA),
         lambda: hidden().importance(DATA),
         lambda: hidden(hidden=0).explain(DATA),
@@ -301,7 +301,7 @@ JUDGED = {
         lambda: fit("y ~ a*b", method="pseudo").odds_ratios(),
     ),
     "odds ratios without pairs": case(
-        r"Fit a formula such as 'a\*b \+ c'",
+        r"Use a formula such as 'a\*b \+ c'",
         lambda: fit("~ a + b + c", method="ml").odds_ratios(),
         lambda: fit("~ a*b + c", method="ml").odds_ratios(),
     ),
@@ -391,13 +391,13 @@ JUDGED = {
         lambda: FITTED.evaluate(lambda: iter([DATA.assign(w=1)]), "w"),
     ),
     "changed data": case(
-        r"Fit the data again, or pass newdata=",
+        r"Refit the model, or pass newdata=",
         lambda: CHANGED.evaluate(),
         lambda: CHANGED.evaluate(DATA),
         lambda: fit("y ~ a + b", lambda: iter([DATA])).evaluate(),
     ),
     "a file written since the fit": case(
-        r"Fit the data again, or pass newdata=",
+        r"Refit the model, or pass newdata=",
         in_folder(lambda folder: written(folder).evaluate()),
         in_folder(lambda folder: written(folder).evaluate(DATA)),
         in_folder(lambda folder: fit("y ~ a + b", write(folder)).evaluate()),

@@ -215,7 +215,7 @@ def test_chains_that_have_not_mixed_and_groups_that_still_move_are_warned_of():
     Y = np.random.default_rng(0).random((20, 20)) < 0.5
     with pytest.warns(ConvergenceWarning, match="have not mixed.*warmup"):
         bbl.bicluster(None, Y, method="mcmc", draws=8, warmup=0, n_init=2)
-    with pytest.warns(ConvergenceWarning, match="after 1 iterations. Hint: Raise max_iter"):
+    with pytest.warns(ConvergenceWarning, match="after 1 iterations. Hint: Increase max_iter"):
         bbl.bicluster(None, np.random.default_rng(0).normal(size=(40, 30)), (5, 5), max_iter=1)
 
 

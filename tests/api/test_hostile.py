@@ -106,7 +106,7 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
         (
             lambda: FIT.evaluate(DATA.assign(y="x")),
             LevelError,
-            "'y' has unknown levels.* Refit with these levels, or leave those rows",
+            "'y' has unknown levels.* Refit with these levels, or leave these rows",
         ),
     ],
 )

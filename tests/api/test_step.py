@@ -177,7 +177,7 @@ def test_fits_without_a_maximum_are_refused(survey, arguments, error, match):
         (
             {"scope": ("~ .^3", "~ .^3")},
             bbl.errors.OptionError,
-            "Hint: Fit a formula with this term",
+            "Hint: Use a formula with this term",
         ),
         ({"scope": ("~ 1", "Sex ~ .^3")}, bbl.errors.OptionError, "a predictor in the fit"),
         ({"scope": ("~ 1", "~ Klass*Sex")}, bbl.errors.FormulaError, "Klass"),

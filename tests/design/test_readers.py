@@ -100,7 +100,7 @@ def test_a_handle_of_another_encoding_is_refused_in_words(tmp_path):
     path.write_bytes(b">\xe9\nACGT\n")
     with (
         open(path, encoding="ascii") as handle,
-        pytest.raises(DataError, match="ascii text"),
+        pytest.raises(DataError, match="decoded as ascii"),
     ):
         readFasta(handle)
 

@@ -655,7 +655,7 @@ def test_what_needs_a_model_of_the_predictors_says_so():
         fit.inference().table()
     with pytest.raises(OptionError, match="response"):
         bbl.bbl("~ .", frame, method="conditional", verbose=0)
-    with pytest.raises(OptionError, match="crossVal a number"):
+    with pytest.raises(OptionError, match="a number to crossVal"):
         bbl.crossVal("y ~ .", frame, method="conditional", scale="cv", shuffle=True, verbose=0)
 
 

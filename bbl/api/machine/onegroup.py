@@ -97,7 +97,7 @@ def mlestimate(
         raise OptionError(
             f"{engine.refusals()['mlestimate']}.",
             argument="method",
-            hint=f"Fit a formula without a response, bbl('~ .', data, method={engine.name!r}).",
+            hint=f"Use a formula without a response, bbl('~ .', data, method={engine.name!r}).",
         )
     _check_labels(xi, qJ, L)
     choice("missing", missing, MISSING)

@@ -91,7 +91,7 @@ def to_spins(
             what = "hidden units" if model._hidden is not None else "terms of three predictors"
             raise OptionError(
                 f"Spin models have only fields and pairwise couplings, but this fit has {what}.",
-                hint="Fit a formula with pairs only, such as '~ .^2', without hidden units.",
+                hint="Use a formula with pairs only, such as '~ .^2', without hidden units.",
                 argument="model",
             )
         names = model.labels.names

@@ -203,7 +203,7 @@ def _check_fit(fit: object) -> Any:
         )
     if fit.estimate.calibration is not None:
         raise OptionError(
-            "step does not calibrate.",
+            "step does not support calibration.",
             argument="fit",
             hint="Fit with calibrate='none', then calibrate the fit of the selected formula.",
         )
@@ -250,7 +250,7 @@ def _check_scope(
             lower,
             start,
             "the smallest model, {0}, contains the term {2}, but the fit does not",
-            "Fit a formula with this term.",
+            "Use a formula with this term.",
         ),
         (
             start,

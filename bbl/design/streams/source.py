@@ -163,7 +163,7 @@ class TrainingSource:
             raise DataError(
                 f"{place} changed since the fit.",
                 argument="data",
-                hint="Fit the data again, or pass newdata=.",
+                hint="Refit the model, or pass newdata=.",
             )
 
     def check(self, rows: dict[str, int]) -> None:
@@ -178,7 +178,7 @@ class TrainingSource:
                     f"{place or self.source.text} changed since the fit: it had "
                     f"{n_before:,} rows then and has {n_now:,} rows now.",
                     argument="data",
-                    hint="Fit the data again, or pass newdata=.",
+                    hint="Refit the model, or pass newdata=.",
                 )
         self.check_files()
 

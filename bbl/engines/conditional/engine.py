@@ -559,7 +559,7 @@ class Conditional(Engine):
             raise OptionError(
                 "scale='cv' is only available in bbl(), not in crossVal.",
                 argument="scale",
-                hint="Pass crossVal a number.",
+                hint="Pass a number to crossVal.",
             )
         if self.ordered == "cv":
             raise OptionError(
@@ -571,7 +571,7 @@ class Conditional(Engine):
             raise OptionError(
                 "logits='cv' is only available in bbl(), not in crossVal.",
                 argument="logits",
-                hint="Pass crossVal 'nominal', 'adjacent' or 'cumulative'.",
+                hint="Pass 'nominal', 'adjacent' or 'cumulative' to crossVal.",
             )
         if not sample.in_memory:
             return [fit_in_rounds(self, cast(StoredSample, sample), layout, K)]

@@ -89,7 +89,7 @@ class DensityResults(FittedMachine):
                 f"{name} requires classes, but {self.formula!r} has no response.",
                 argument="formula",
                 hint=(
-                    "Fit a formula with a response, such as 'y ~ .'. Use score_samples() for the "
+                    "Use a formula with a response, such as 'y ~ .'. Use score_samples() for the "
                     "log-density of rows, and reconstruct() for missing values."
                 ),
             )

@@ -489,7 +489,7 @@ class BBLResults(FittedMachine, ClassifierResults):
         if self._hidden is not None:
             raise OptionError(
                 "The class scores of a machine with hidden units are not sums over terms.",
-                hint="Call importance(), or fit hidden=0.",
+                hint="Call importance(), or fit with hidden=0.",
                 argument="hidden",
             )
         zero_sum = estimate.zero_sum_terms()

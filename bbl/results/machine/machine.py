@@ -661,7 +661,7 @@ class MachineResults(ModelResults):
                 f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit "
                 "(of a single fold, because of refit=False), so its parameters have no standard "
                 "errors.",
-                hint="Fit all rows.",
+                hint="Fit with refit=True.",
             )
 
     @abstractmethod

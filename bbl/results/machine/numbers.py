@@ -441,7 +441,7 @@ class NumbersMixin(MachineResults):
         if len(self.labels.groups) < 2:
             raise DataError(
                 "Discriminants separate classes, but the formula has no response.",
-                hint="Fit a formula with a response.",
+                hint="Use a formula with a response.",
             )
         n, means, products = location.group_means()
         within = products.sum(axis=0)

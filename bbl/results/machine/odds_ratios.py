@@ -215,7 +215,7 @@ class OddsRatiosMixin(MachineResults):
             raise DataError(
                 "The model has no interactions, so all odds ratios are 1.",
                 argument="formula",
-                hint="Fit a formula such as 'a*b + c'.",
+                hint="Use a formula such as 'a*b + c'.",
             )
         if pairs is None:
             return sorted(interacting)

@@ -43,7 +43,7 @@ def machine_scores(
         raise OptionError(
             "The class scores of a machine with hidden units are not sums of tables.",
             argument="hidden",
-            hint="Fit hidden=0.",
+            hint="Fit with hidden=0.",
         )
     check_size(K * layout.size * (1 if draws is None else draws.theta.shape[1]))
     densities = None
@@ -101,7 +101,7 @@ def _number_densities(
             "Normal scores of numeric predictors are interpolated between all training values, "
             "but a page does not contain these values.",
             argument="transform",
-            hint="Fit transform='none'.",
+            hint="Fit with transform='none'.",
         )
     titles = []
     components = []

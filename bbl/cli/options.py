@@ -1,4 +1,4 @@
-"""Command-line options. Each is stored under the name of its Python argument."""
+"""Command-line options. Each option is stored under the name of its Python argument."""
 
 from __future__ import annotations
 
@@ -686,7 +686,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _numeric_columns(text: str) -> bool | list[str]:
-    """Return the names in ``--numeric``; True for "all"."""
+    """Return the names in ``--numeric``, or True for "all"."""
     return True if text == "all" else [name for name in text.split(",") if name]
 
 

@@ -51,7 +51,9 @@ def save_figure(draw: Callable[[], Figure], path: Path) -> None:
 
 
 def check_readable(path: Path) -> None:
-    """Raise an OSError if a file cannot be opened; skip standard input and data read in batches."""
+    """Raise an OSError if a file cannot be opened. Standard input and data read in batches are
+    skipped.
+    """
     if path != STDIN and not is_read_in_batches(path):
         with path.open("rb"):  # raises the error
             pass

@@ -104,7 +104,7 @@ def predict(fit: Model, args: argparse.Namespace, table: NewTable | None = None)
 
 
 def _evaluate(fit: Model, args: argparse.Namespace) -> None:
-    """Print the evaluation of predictions; draw it to --plot, and write the report to --report."""
+    """Print the evaluation of predictions, draw it to --plot, and write the report to --report."""
     if not isinstance(fit, ClassifierResults):
         raise OptionError("The model has no response, so there are no predictions to evaluate.")
     rows: Any = str(args.newdata)
@@ -132,7 +132,9 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:
-    """Print each row's contributions of terms to the log-odds as CSV; draw one row's to --plot."""
+    """Print the contributions of terms to the log-odds of each row as CSV, and draw those of one
+    row to --plot.
+    """
     if not isinstance(fit, ClassifierResults):
         raise OptionError("The model has no response, so there are no predictions to explain.")
     table = read_new(fit, args)

@@ -465,8 +465,8 @@ def _check_table(
             how_many_more = f" (and {len(unobserved) - 1} more)" * (len(unobserved) > 1)
             what = "rated items" if holds == "rated" else "observed cells"
             raise DataError(
-                f"there are no {what} for {factor.name!r} {factor.levels[unobserved[0]]!r}"
-                f"{how_many_more}, so its group cannot be estimated.",
+                f"{factor.name!r} {factor.levels[unobserved[0]]!r}{how_many_more} has no {what}, "
+                "so its group cannot be estimated.",
                 column=factor.name,
                 hint="Drop it.",
             )

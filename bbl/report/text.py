@@ -448,8 +448,8 @@ def fit_text(
 
 
 def slope_name(slope: Slope, labels: Labels) -> str:
-    """Return the levels of a slope's nominal predictors as text, such as ``b=low``. It is empty if
-    the slope is linear in the scores of all predictors.
+    """Return the levels of a slope's nominal predictors as text, such as ``b=low``. The text is
+    empty if the slope is linear in the scores of all predictors.
     """
     return ", ".join(
         f"{label_text(labels.names[i])}={label_text(labels.levels[i][level])}"

@@ -315,7 +315,7 @@ BAD = {
             "y ~ a*b", {"a": ["p", "q", "q"], "b": [1, 1, 2], "y": [np.nan, 1, 2]}, (1, 1)
         ),
         DataError,
-        "there are no observed cells for 'a' 'p'",
+        "'a' 'p' has no observed cell",
     ),
     "fewer rows than groups": (
         lambda: bbl.bicluster(None, noisy(), (13, 2)),

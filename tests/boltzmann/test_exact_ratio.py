@@ -150,7 +150,7 @@ def test_anova_says_in_words_why_it_has_no_ratio():
     )
     both = pd.concat([sparse.assign(n=sparse["n"] * 9, y="much"), few.assign(y="little")])
     fits = [bbl.bbl(f"y ~ {right}", both, weights="n", method="ml") for right in ("a + b", "a * b")]
-    assert bbl.anova(*fits).iloc[1]["test"].endswith("for the parameters of a in little")
+    assert bbl.anova(*fits).iloc[1]["test"].endswith("of the parameters of a in little")
 
 
 @pytest.mark.long

@@ -188,7 +188,7 @@ def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(rows, re
     fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
     assert fit.converged and fit.estimate.fits[0].grad_norm[0] <= joint.SETTLED
     with pytest.warns(
-        bbl.ConvergenceWarning, match=f"refit='{refit}' of all predictors.*use refit='pseudo'"
+        bbl.ConvergenceWarning, match=f"refit='{refit}'. did not converge.*use refit='pseudo'"
     ):
         hasty = bbl.bbl(
             "~ .", few, method="shbm", order=2, refit=refit, n_iter=10, seed=3, verbose=0

@@ -311,7 +311,7 @@ def test_averages_of_networks_list_what_they_have():
     with pytest.raises(AttributeError, match="A single network has no members"):
         tan.members  # noqa: B018
     for name in (name for name in vars(SingleGraph) if not name.startswith("_")):
-        with pytest.raises(AttributeError, match=f"An average of 3 networks has no {name};"):
+        with pytest.raises(AttributeError, match=f"An average of 3 networks has no {name}\\."):
             # a property raises before it is called
             getattr(aode, name)(*([1] if name == "is_kde" else []))
         assert callable(getattr(tan, name)) or getattr(tan, name) == getattr(tan.structure, name)

@@ -372,10 +372,10 @@ def test_bad_designs_are_answered():
         cluster="psu",
         fpc="N",
     )
-    bad("in row 7, in the same design", data=uneven, cluster="psu", fpc="N")
+    bad("in row 7 of the same design", data=uneven, cluster="psu", fpc="N")
     stages = uneven.assign(M=100.0, ssu=np.arange(len(DATA)))
     bad(
-        "in row 7, in the same cluster of 'psu'",
+        "in row 7 of the same cluster of 'psu'",
         data=stages,
         cluster=["psu", "ssu"],
         fpc=["M", "N"],

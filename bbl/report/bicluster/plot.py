@@ -367,8 +367,9 @@ def plot_similarity(
     item_names: Sequence[Sequence],
     axes: Sequence[Axes] | None = None,
 ) -> list[Axes]:
-    """Draw the posterior probability that two rows, or two columns, are in the same group. It is
-    the proportion of posterior draws in which they are, and items are sorted by group.
+    """Draw the posterior probability that two rows, or two columns, are in the same group. The
+    probability is the proportion of posterior draws in which they share a group. Items are sorted
+    by group.
 
     Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions
     (I,) and (J,), axis names, names of all items, Axes (a new figure by default).

@@ -152,7 +152,7 @@ def slope_section(table: pd.DataFrame, names: list[str], classes: bool) -> Secti
 
 def reference_condition(labels: Labels, layout: Layout) -> str:
     """Return the sentence that lists the reference levels at which the fields of interacting
-    predictors apply. It is empty if there are no interactions.
+    predictors apply. The text is empty if there are no interactions.
     """
     interacting = np.unique(layout.pairs).tolist()
     if not interacting:

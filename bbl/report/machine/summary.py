@@ -1,7 +1,7 @@
 """Summary of a fit: its key figures (*facts*) and tables as text, HTML or LaTeX. The text has R's
 layout.
 
-A `LikelihoodRatio` holds the naive Bayes fields of m predictors, ``h`` (K, L_i - 1) by group and
+A `LikelihoodRatio` contains the naive Bayes fields of m predictors, ``h`` (K, L_i - 1) by group and
 ``h0`` (L_i - 1,) for all groups together, and their tests: ``chisq``, ``df``, ``p``, ``exact``
 (m,).
 """
@@ -251,8 +251,8 @@ def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _untested_note(untested: pd.DataFrame) -> str:
-    """Return sentences that list the terms without a test, by reason. They are empty if all terms
-    have a test.
+    """Return sentences that list the terms without a test, by reason. The text is empty if all
+    terms have a test.
     """
     return " ".join(
         f"Not tested ({reason}): {_first_names(rows['name'].tolist())}."
@@ -268,7 +268,7 @@ def _first_names(names: list[str]) -> str:
 
 def shown_note(shown: pd.DataFrame, table: pd.DataFrame) -> str:
     """Return the end of a heading, which states that `shown` contains the rows of `table` with the
-    smallest p-values. It is empty if `shown` contains all rows.
+    smallest p-values. The text is empty if `shown` contains all rows.
     """
     if len(shown) == len(table):
         return ""

@@ -78,7 +78,7 @@ CAPABILITIES: dict[str, Capability] = {
     "pooled": Capability(RESULTS, 'groups against all rows, `of="pooled"`'),
     "differences": Capability(RESULTS, "intervals for differences between two groups, `of=(a, b)`"),
     "bootstrap": Capability(RESULTS, "`bootstrap()`"),
-    "draws": Capability(RESULTS, "draws from a posterior, `posterior`"),
+    "draws": Capability(RESULTS, "posterior draws, `posterior`"),
     "history": Capability(RESULTS, "`history` of the fit"),
     "interactions": Capability(RESULTS, "`interactions()`"),
     "likelihood": Capability(RESULTS, "`logLik()`, `aic`, `bic`"),

@@ -51,7 +51,7 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
             f"{np.prod(np.array(shape, dtype=float)):.3g} combinations, but at most "
             f"{MAX_STATES:,} are supported.",
             argument="structural_zeros",
-            hint="Use a table with only the columns that the zeros involve.",
+            hint="Use a table with only the columns that define the zeros.",
         )
     n_groups = 1 if cells.groups is None else len(labels.groups)
     # one axis for the groups, then one for each predictor

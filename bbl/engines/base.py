@@ -406,7 +406,7 @@ class Engine:
                 "draws"
             )
         if not (cls.posterior and cls.posterior.has_draws):
-            reasons["draws"] = f"{method} has no draws from a posterior"
+            reasons["draws"] = f"{method} has no posterior draws"
             if cls.posterior:
                 reasons["covariances"] = (
                     f"{method} stores standard deviations of the parameters, but no covariances"

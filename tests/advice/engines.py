@@ -476,7 +476,7 @@ MACHINES = {
         lambda: crossed(data=SORTED, shuffle=True, seed=0),
     ),
     "zeros about many predictors": case(
-        "Use a table with only the columns that the zeros involve",
+        "Use a table with only the columns that define the zeros",
         patched(
             "bbl.boltzmann.structural_zeros.MAX_STATES",
             4,

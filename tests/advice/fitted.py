@@ -192,7 +192,7 @@ VALUES = {
         lambda: UNPENALISED.inference().table(of=("s", "t")),
     ),
     "Firth beside maximum likelihood": case(
-        "Fit both with the same ridge",
+        "Fit both models with the same ridge",
         lambda: bbl.anova(UNPENALISED, fit("y ~ a + b", method="conditional", ridge="firth")),
         lambda: bbl.anova(UNPENALISED, fit("y ~ a + b", method="conditional", ridge=0)),
     ),

@@ -108,7 +108,7 @@ TABLE = {
         lambda: rated("y ~ a*b", logits="adjacent").compare(rated(logits="nominal")),
     ),
     "equal steps and Firth's penalty": case(
-        "Fit both with ridge=0",
+        "Fit both models with ridge=0",
         lambda: bbl.anova(rated(logits="adjacent"), rated(logits="nominal", ridge="firth")),
         compared,
     ),

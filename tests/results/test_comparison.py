@@ -200,7 +200,9 @@ def test_terms_of_three_predictors_are_tested():
     tests = fits[2].inference().tests()
     triples = tests[tests["order"] == 3]["p"]
     assert found["p"] == pytest.approx(min(1.0, 2 * triples.min())) and found["df"] == 2
-    assert found["test"] == "smallest p of 2 tests of terms, times 2" and np.isnan(found["ratio"])
+    assert found["test"] == "smallest p of 2 tests of terms, Bonferroni-corrected" and np.isnan(
+        found["ratio"]
+    )
     assert (
         bbl.anova(fits[0], fits[2]).iloc[1]["p"] < 1e-6
         and bbl.anova(fits[0], fits[2]).iloc[1]["df"] == 8

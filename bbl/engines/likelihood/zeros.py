@@ -30,7 +30,7 @@ def check_zeros(layout: Layout) -> None:
                 f"and {MAX_INFORMATION_SIZE:,} parameters.",
                 argument="structural_zeros",
                 hint=(
-                    "Pass a table with only the columns that the zeros involve, or a "
+                    "Pass a table with only the columns that define the zeros, or a "
                     "formula with fewer predictors or interactions."
                 ),
             )

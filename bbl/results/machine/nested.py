@@ -84,7 +84,7 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     test_text = (
         "test of one term"
         if result.tested == 1
-        else f"smallest p of {result.tested} tests of terms, times {result.tested}"
+        else f"smallest p of {result.tested} tests of terms, Bonferroni-corrected"
     )
     return {"df": result.df, "p": result.p, "test": test_text + _sparse_text(large.labels, result)}
 
@@ -188,7 +188,7 @@ def _conditional_ratio_test(
     if large.engine.has_profiles != small.engine.has_profiles:
         raise DataError(
             "only one of the models was fitted with Firth's penalty.",
-            hint="Fit both with the same ridge.",
+            hint="Fit both models with the same ridge.",
         )
     columns_in_large = [large.labels.names.index(name) for name in small.labels.names]
     if not _have_same_rows(small, large, columns_in_large):
@@ -273,7 +273,7 @@ def _order_by_logits(
     if large.engine.has_profiles:
         raise OptionError(
             "only one of the models has Firth's penalty.",
-            hint="Fit both with ridge=0.",
+            hint="Fit both models with ridge=0.",
         )
     if large.survey is not None:
         raise OptionError(

@@ -69,7 +69,7 @@ def enrichment(
     Examples
     --------
     >>> enrichment([("a", "b"), ("a", "c"), ("b", "d", "e")], [("b", "a"), ("d", "e")], top=[1, 5])
-    2 known pairs of 10, 5 listed
+    2 of 10 pairs are known; 5 are listed
     <BLANKLINE>
       top observed expected enrichment         p
     0   1        1      0.2          5 0.2000000

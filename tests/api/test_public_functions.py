@@ -224,7 +224,7 @@ def test_chains_that_have_not_mixed_are_told():
     stuck = bbl.bbl("y ~ .^2", data, lambda_=1e-4, lambdah=1e-4, testNull=False)
     with pytest.warns(
         ConvergenceWarning,
-        match=r"have not mixed: the split R-hat .* in group 'same'; .* nsteps",
+        match=r"have not mixed: the split R-hat .* in group 'same', .* nsteps",
     ) as caught:
         got = bbl.mcSample(stuck, nsteps=100, draws=True, seed=1, verbose=0)
     assert got.rhat["same"] > 1.1 > got.rhat["any"] and "'any'" not in str(caught[0].message)

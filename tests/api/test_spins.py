@@ -98,7 +98,7 @@ def test_what_has_no_spins_is_refused():
     with pytest.raises(OptionError, match="group='yes' is not a group"):
         bbl.to_spins(two, "yes")
     three = bbl.bbl("~ Sex * Age * Survived", titanic, weights="Freq")
-    with pytest.raises(OptionError, match="terms of three predictors.*Hint: Fit"):
+    with pytest.raises(OptionError, match="terms of three predictors.*Hint: Use"):
         bbl.to_spins(three)
     with pytest.raises(OptionError, match="Leave group out"):
         bbl.to_spins(bbl.randompar([[0, 1]] * 2, seed=1), "Yes")

@@ -104,7 +104,8 @@ class Candidate:
     variants : tuple of Engine
         Engines to compare, which differ in options other than the tuned option.
     settings : tuple of float
-        Values of the tuned option to compare, in increasing order; empty without a tuned option.
+        Values of the tuned option to compare, in increasing order; empty if there is no tuned
+        option.
     on_a_line : bool, default False
         Whether the first variant is intermediate between the second and the third; see `tune`.
     relevance : float, optional
@@ -112,8 +113,8 @@ class Candidate:
     fields_only : bool, default False
         Whether to omit the interactions in the formula.
     equality : float, default 1.0
-        Strength of the term that keeps the member's weight away from zero, in numbers of rows; `a`
-        in `convex_weights`.
+        Strength of the term that keeps the member's weight away from zero, expressed as a number of
+        rows; this is `a` in `convex_weights`.
     has_twin : bool, default False
         Whether another candidate uses the same engines with all predictors.
     tolerance : float, optional
@@ -319,7 +320,7 @@ def average_members(
     codes: np.ndarray,
     missing: np.ndarray | None,
 ) -> np.ndarray:
-    """Average the probabilities of several models with weights, and return their logs (n, K).
+    """Return the logs (n, K) of a weighted average of the probabilities of several models.
 
     Each function in `score_functions` returns a model's class scores (n, K) of encoded rows. A
     model is *silent* in rows where a predictor that it requires is missing. Its weight is then
@@ -369,8 +370,9 @@ def _class_proportions(
 ) -> Member:
     """Return a member without predictors, which predicts the class proportions.
 
-    `shares_log_p` (N,) contains its log-probabilities of the observed groups in the held-out rows
-    `scored`. The numeric predictors in `location` are replaced by intervals.
+    `shares_log_p` (N,) contains the log-probability that this member assigns to the observed group
+    of each held-out row in `scored`. The numeric predictors in `location` are replaced by
+    intervals.
     """
     intervals = None
     if location is not None:
@@ -394,9 +396,9 @@ def _select_candidates(
 ) -> tuple[list[Candidate], tuple[str, ...]]:
     """Return the candidates in `table` that are used for these data, and those that are too large.
 
-    Candidates that select predictors are used if the selection can be based on all rows, or on the
-    maximum number in `SELECTION_ROWS`. Candidates with a twin are used only if the selection
-    excludes predictors.
+    Candidates that select predictors are used if the selection can be based on all rows, or on at
+    least as many rows as the maximum in `SELECTION_ROWS`. Candidates with a twin are used only if
+    the selection excludes predictors.
     """
     sample = data.rows
     layout = data.layout
@@ -452,7 +454,7 @@ def _tune_members_of_many_rows(
     folds: Folds,
     progress: Callable | None,
 ) -> list[Member]:
-    """Return members for many rows, tuned on a sample of the first fold and then on the whole fold.
+    """Return members for many rows, tuned on a sample of the first fold and then on all its rows.
 
     The members are fitted to all rows. Conditional likelihood and boosting are used only if no
     values are missing.
@@ -641,7 +643,7 @@ def _with_cuts_of_folds(
 
 
 def _order_rows(sample: Sample, n_levels: np.ndarray, location: LocationModel | None) -> np.ndarray:
-    """Return an order of the rows that does not depend on names.
+    """Return an order of the rows that does not depend on the names of predictors or levels.
 
     The values of numeric predictors are replaced by their ranks.
     """
@@ -659,12 +661,12 @@ def fit_average(data: FitData, spec: FitSpec, progress: Callable | None = None) 
     """Tune, fit and calibrate the members, and compute their weights.
 
     The members, from `CANDIDATES`, are tuned and compared on the same five shuffled folds, or on
-    `FEWER_FOLDS` folds if the data exceed `MANY_CELLS`. Candidates that are too large are omitted.
-    With more than `SINGLE_HOLDOUT_ABOVE` distinct rows, the members are from
+    `FEWER_FOLDS` folds if the data have more than `MANY_CELLS` cells. Candidates that are too large
+    are omitted. With more than `SINGLE_HOLDOUT_ABOVE` distinct rows, the members are chosen from
     `CANDIDATES_OF_MANY_ROWS` instead. In this case, only one fold is held out, and settings are
     first compared on a sample of rows. If the average is not clearly better than the class
     proportions on the held-out rows, a member that predicts the class proportions is added, with
-    the weight from `shrinkage_to_shares`. If no predictor is relevant, it is the only member. The
+    the weight from `shrinkage_to_shares`. If no predictor is relevant, this is the only member. The
     result does not depend on the order of the rows, or on whether rows are repeated or weighted.
     """
     # one row for each state and group, in an order that no name changes

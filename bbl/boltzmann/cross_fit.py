@@ -203,7 +203,7 @@ def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> s
 def make_crossval_folds(encoded: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
     """Assign the rows of each group to `nfold` folds.
 
-    The rows are shuffled with `rng`; without it, folds are consecutive rows, as in R.
+    The rows are shuffled with `rng`. If it is None, folds consist of consecutive rows, as in R.
     """
     sample = encoded.rows
     integer("nfold", nfold, 2, int(sample.total) if sample.whole else sample.n)

@@ -1,7 +1,8 @@
 """Fit an engine to each response group (and to the pooled rows), and compute ln Z of each group.
 
-An error is raised in advance if a fit would take too much time or memory, or has too few rows. K is
-the number of groups, m the number of predictors, and D the number of non-reference levels.
+Before a fit starts, an error is raised if it would take too much time or memory, or if there are
+too few rows. K is the number of groups, m the number of predictors, and D the number of
+non-reference levels.
 """
 
 from __future__ import annotations
@@ -154,7 +155,7 @@ def announce_terms(
 
 
 def _memory_tip(engine: Engine, remedy: str) -> str:
-    """Return a hint on saving memory: decrease the options that affect it, or `remedy`."""
+    """Return a hint on saving memory: to lower the options that affect memory use, or `remedy`."""
     # `sized_by`: names of the options; "a, b or c" as text
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
@@ -321,8 +322,8 @@ def fit_group(
         """Return the rows in the form that the engine accepts.
 
         Identical rows are merged if the engine or ln Z requires it. They are also merged if sums of
-        weights are rounded (not `exact`), because merged rows are sorted, and their sums then do
-        not depend on the row order.
+        weights are rounded (`exact` is False): merged rows are sorted, so that the sums do not
+        depend on the row order.
         """
         collapses = engine.collapses or log_z in OF_ROWS or not sample.exact
         return engine.prepare(sample.collapsed(layout.n_levels) if collapses else sample, layout)
@@ -375,7 +376,7 @@ def estimate_path(
     coefficients: np.ndarray | None = None,
     warm_start_sets: Sequence[WarmStarts] | None = None,
 ) -> list[Estimate]:
-    """Fit all K groups, and optionally the pooled rows, at each of `values` of the tuned option.
+    """Fit all K groups, and optionally the pooled rows, at each value of the tuned option.
 
     Parameters
     ----------
@@ -678,7 +679,7 @@ def _estimate_chosen_predictors(
 
 
 def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
-    """Return what `estimate_path` returns if no predictor is relevant at significance `level`."""
+    """Return the result of `estimate_path` if no predictor is relevant at significance `level`."""
     relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     without = _without_predictors(data.only(relevance.chosen), engine, pooled=False)
     return extend_to_all_predictors(without, data, relevance)
@@ -733,7 +734,7 @@ def estimate_jointly(
     coefficients: np.ndarray | None = None,
     generative: tuple[OutOfFoldScores, Estimate] | None = None,
 ) -> list[Estimate]:
-    """Fit P(group | row) for all groups jointly at each of `values`.
+    """Fit P(group | row) for all groups jointly at each of the `values` of the tuned option.
 
     In the results, `log_z_kind` is "none".
 

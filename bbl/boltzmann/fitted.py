@@ -354,7 +354,7 @@ class Estimate:
     def has_no_predictors(self) -> bool:
         """Whether no predictors were selected.
 
-        All predictions are then the class proportions.
+        All predictions are then equal to the class proportions.
         """
         return (
             self.relevance is not None and not len(self.relevance.chosen) and self.location is None
@@ -362,7 +362,7 @@ class Estimate:
 
     @cached_property
     def needed(self) -> np.ndarray | None:
-        """Positions of the predictors required to score a row; None if any may be missing.
+        """Positions of the predictors required to score a row; None if all of them may be missing.
 
         Methods that do not model the predictors require all predictors with parameters that differ
         between groups.
@@ -459,9 +459,9 @@ class Estimate:
     def scores_by(
         self, energy: Callable, codes: np.ndarray, missing: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return `class_scores` computed with `energy`, the result of the method `energy`.
+        """Return the same result as `class_scores`, given a function from the method `energy`.
 
-        Reuse the function to score several sets of rows.
+        The function can be used for several sets of rows.
         """
         # rows without known predictors are not averaged over: their scores are set below
         is_all_missing = (

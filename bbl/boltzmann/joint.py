@@ -56,7 +56,7 @@ def joint_path(
     start: tuple[OutOfFoldScores, Any] | None = None,
     coefficients: np.ndarray | None = None,
 ) -> list[Joint]:
-    """Fit all groups at each of `values` of the engine's tuned option.
+    """Fit all groups at each of the `values` of the engine's tuned option.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def joint_path(
 
 
 def _with_limit(fit: EngineFit, limit: Limit) -> EngineFit:
-    """Add `limit` to a group's fit, and mark unbounded predictors as not converged."""
+    """Copy `limit` to a group's fit, and mark unbounded predictors as not converged."""
     converged = fit.converged.copy()
     # the first number of an unbounded parameter is a predictor
     converged[[i for i, *_ in limit.unbounded]] = False

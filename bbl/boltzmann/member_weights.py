@@ -34,8 +34,8 @@ def limited_equality(
 ) -> np.ndarray:
     """Limit `equality` (M,) to `CLEARLY_WORSE` for members that are clearly worse than the best.
 
-    `log_p` (M, N) are log-probabilities of the observed groups of the held-out rows, with weights
-    `row_weights` (N,).
+    `log_p` (M, N) contains the log-probabilities of the observed groups in the held-out rows, and
+    `row_weights` (N,) the weights of these rows.
     """
     # False if the fold has no training row from the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
@@ -53,9 +53,9 @@ def beats_shares(
 ) -> bool:
     """Return whether the average of members has a clearly lower loss than the class proportions.
 
-    `log_p` (M, N) and `shares_log_p` (N,) are log-probabilities of the observed groups of the
-    held-out rows, from each of M members and from the class proportions in training rows.
-    `member_weights` has shape (M,) and `row_weights` (N,).
+    `log_p` (M, N) and `shares_log_p` (N,) contain the log-probabilities of the observed groups in
+    the held-out rows, as predicted by each of M members and by the class proportions of the
+    training rows. `member_weights` has shape (M,) and `row_weights` (N,).
     """
     # False if the fold has no training row from the row's group
     is_scored = np.isfinite(log_p).all(axis=0)
@@ -94,7 +94,7 @@ def _average(log_p: np.ndarray, member_weights: np.ndarray) -> np.ndarray:
 
 
 def _standard_errors(gain: np.ndarray, row_weights: np.ndarray) -> float:
-    """Return the mean gain of rows divided by its standard error, given the gains (N,).
+    """Return the mean of the rows' gains (N,), divided by its standard error.
 
     A row with weight w counts as w identical rows.
     """

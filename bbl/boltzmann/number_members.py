@@ -5,7 +5,7 @@ of the numeric predictors, methods that use intervals, and regressions.
 
 A *member* is a tuned engine with its fit to all rows; see `bbl.boltzmann.averaging`. K, m, n, N and
 q are the numbers of groups, predictors, rows, held-out rows and numeric predictors. The codes of a
-numeric predictor are deviations from a center.
+numeric predictor are deviations from a centre.
 """
 
 from __future__ import annotations

@@ -120,9 +120,9 @@ def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
     """Return a hint, possibly empty, for a log-loss that exceeds that of the class proportions.
 
     `auto` indicates whether ``method="auto"`` can fit these rows. `option` is the name of an option
-    that could be selected by cross-validation, because calibration cannot correct poor estimates.
-    It is None without such an option, or if the option has already been selected by
-    cross-validation.
+    that could be selected by cross-validation, which is suggested because calibration cannot
+    correct poor estimates. It is None if there is no such option, or if the option has already been
+    selected by cross-validation.
     """
     arguments = [] if option is None else [f"{option}='cv'"]
     if calibrate not in TEMPERED:
@@ -150,7 +150,7 @@ def held_out_record(
 ) -> LossRecord:
     """Return the log-losses of held-out class scores (N, K) and of the class proportions.
 
-    `log_shares` (F, K) are the log class proportions of the training rows of each fold.
+    `log_shares` (F, K) contains the log class proportions of the training rows of each fold.
     """
     return LossRecord(
         scored.log_loss(scores), scored.log_loss(log_shares[scored.fold]), HELD_OUT, advice
@@ -220,10 +220,10 @@ def warn_record(record: LossRecord | None, stacklevel: int = 3) -> None:
 
 
 def _describe_excess(scores: np.ndarray, naive: np.ndarray, rows: Sample | Scored) -> str:
-    """Describe both log-losses if `scores` (N, K) are clearly worse than `naive` (N, K).
+    """Return a text with both log-losses if `scores` (N, K) are clearly worse than `naive` (N, K).
 
-    The result is empty otherwise. Clearly worse means a difference of more than 5 % and of more
-    than three standard errors, where the standard error includes an additional row with a squared
+    The text is empty otherwise. Clearly worse means a difference of more than 5 % and of more than
+    three standard errors, where the standard error includes an additional row with a squared
     difference of 1. With a single group (K = 1), scores are log-probabilities of rows.
     """
     is_one_group = scores.shape[1] == 1
@@ -250,10 +250,10 @@ def training_rows(
     """Return the training rows to score, and whether these are all training rows.
 
     `cost` is the number of parameters that are looked up to score one row. If there are too many
-    rows, a systematic sample by weight is used. Rows with many missing values are omitted. With
-    `no_missing`, all rows with missing values are omitted. If all rows are used, the distinct rows
-    of each group are returned in a fixed order. The result then does not depend on the order,
-    repetition or source of the rows.
+    rows, a systematic sample with probabilities proportional to weight is used. Rows with many
+    missing values are omitted. With `no_missing`, all rows with missing values are omitted. If all
+    rows are used, the distinct rows of each group are returned in a fixed order. The result then
+    does not depend on the order, repetition or source of the rows.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
     # a row of weight w counts as w rows, but weights may also be less than 1
@@ -326,7 +326,7 @@ def _class_scores(result: Estimate, rows: Sample) -> np.ndarray:
 
 
 def _used_predictors(result: Estimate) -> np.ndarray:
-    """Return the predictors whose fields differ between groups, or all for a single group.
+    """Return the predictors whose fields differ between groups, or all predictors for one group.
 
     If naive Bayes used many more predictors than the model, it would fit the training rows better
     regardless of its predictions for new rows.
@@ -351,7 +351,8 @@ def naive_scores(
     The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, where ``P(a | g) = (n_a + prior /
     L_i) / (n + prior)`` if n_a of the group's n rows have level a. `counts` contains the level
     counts (K, L_i) of each predictor in each group, and `log_shares` (K,) the log class
-    proportions. Missing values are ignored. The sum is over `predictors`, by default all.
+    proportions. Missing values are ignored. The sum is over `predictors`, by default over all of
+    them.
     """
     scores = np.tile(log_shares, (rows.n, 1))
     prior_count = BASELINE.prior_count

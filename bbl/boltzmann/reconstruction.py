@@ -136,7 +136,7 @@ def _fill_unknown(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the probabilities (n, D') of the D' non-reference levels of `unknown` (u,) predictors.
+    """Return the probabilities (n, D') of the D' non-reference levels of the `unknown` predictors.
 
     These predictors are unknown in all n rows. The other arguments are the same as in
     `reconstruct`, restricted to these rows.

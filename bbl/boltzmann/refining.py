@@ -51,11 +51,12 @@ def refine(
 ) -> tuple[Estimate, Tuning]:
     """Return the conditional-likelihood fit to all rows with the smallest held-out log-loss.
 
-    Starts, scales and ridges are compared by their log-loss on the held-out rows of the first of
-    the `folds`, after fits to its training rows. A fit starts from zero or from out-of-fold
-    pseudo-likelihood scores. The scores of held-out rows are taken from the tuning, and the scores
-    of training rows from fits to the other folds. These fits include the held-out rows. The
-    held-out rows therefore affect the scores of training rows, but no other part of the refinement.
+    Combinations of start, scale and ridge are fitted to the training rows of the first of the
+    `folds`, and compared by their log-loss on its held-out rows. A fit starts from zero or from
+    out-of-fold pseudo-likelihood scores. The scores of held-out rows are taken from the tuning, and
+    the scores of training rows from fits to the other folds. These fits include the held-out rows.
+    The held-out rows therefore affect the scores of training rows, but no other part of the
+    refinement.
 
     Parameters
     ----------
@@ -181,8 +182,8 @@ def _score_by_start(
     """Return the out-of-fold scores of the fit that the refinement starts from.
 
     This fit uses the engine of `spec`. The scores of the first fold's held-out rows come first;
-    they are `held_out_scores`, from the tuning. The scores of all other rows follow, and are
-    computed from fits to the other folds. `warm_starts` is the same as in `refine`.
+    these are `held_out_scores`, which the tuning has computed. The scores of all other rows follow,
+    and are computed from fits to the other folds. `warm_starts` is the same as in `refine`.
     """
     # train, held (folds, n): weights of rows in the training and the validation of each fold
     other_folds = Folds(folds.train[1:], folds.validation_weights[1:])

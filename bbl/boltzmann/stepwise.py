@@ -157,7 +157,7 @@ def addable_terms(model: Model, upper: Model) -> list[Term]:
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return the subterms with one predictor fewer than a term, or no subterms for a pair."""
+    """Return the subterms of a term that have one predictor fewer; a pair has none."""
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 
@@ -175,7 +175,7 @@ def stepwise(
     k: float,
     progress: Callable,
 ) -> list[Visit]:
-    """Take steps that decrease ``-2 log-likelihood + k parameters`` most, until none decreases it.
+    """Take the step that decreases ``-2 log-likelihood + k parameters`` most, as long as one does.
 
     Steps that do not change the number of parameters are skipped, as in R's ``stepAIC``.
 

@@ -105,7 +105,7 @@ def refuse_impossible_rows(
     """Raise an ImpossibleRowsError if new rows (n, m) are in a cell that no group can have.
 
     `groups` (n,) optionally contains the group of each row, or -1. If it is given, rows in cells
-    that are impossible in their own group are also refused. `missing` is a mask (n, m) of missing
+    that are impossible in their own group are also rejected. `missing` is a mask (n, m) of missing
     values, or None.
     """
     if support is None or not len(codes):

@@ -70,7 +70,8 @@ def tune(
     rule : {"cv", "cv-1se"} or None
         Rule for selecting the setting: the setting with the smallest log-loss ("cv"), or the
         simplest setting whose log-loss is within one standard error of the smallest ("cv-1se").
-        None keeps the engine's setting. Without classes, the log pseudo-likelihood of rows is used.
+        None keeps the engine's setting. If there are no classes, the log pseudo-likelihood of rows
+        is used.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
         The folds; by default, `NFOLD` shuffled folds.

@@ -98,7 +98,7 @@ def compute_log_z(
     ln Z is computed in the same way for all groups, and is exact only if exact computation is
     possible for each of them. Standard errors are 0 unless ln Z is annealed. Fits without a layout
     of their own use `layout`. Groups without rows have ln Z = 0 unless ln Z is exact. `log_z` is
-    the argument of the same name of `bbl.bbl`.
+    the same as in `bbl.bbl`.
     """
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]

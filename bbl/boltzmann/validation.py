@@ -111,7 +111,7 @@ def _fit_fold(
     rng: np.random.Generator,
     warm_starts: Sequence[WarmStarts] | None,
 ) -> list[Estimate]:
-    """Fit the training rows of a fold at each of `values`, with warm starts for each group."""
+    """Fit the training rows of a fold at each of the `values`, with warm starts for each group."""
     fold_spec = replace(spec, rng=rng, workers=1)
     return estimate_path(data.with_sample(train), fold_spec, values, warm_start_sets=warm_starts)
 
@@ -121,7 +121,7 @@ def _add_warm_starts(
     values: Sequence[float] | np.ndarray,
     fits: Sequence[Estimate],
 ) -> None:
-    """Add the site solutions in a fold's `fits` (one for each of `values`) to its warm starts."""
+    """Add the site solutions in a fold's `fits` (one fit for each value) to its warm starts."""
     for value, fold_estimate in zip(values, fits, strict=True):
         for group_starts, group_fit in zip(warm_starts, fold_estimate.fits, strict=True):
             if group_fit.site_theta is not None:  # None for groups without rows

@@ -61,7 +61,7 @@ class WarmStarts(dict[float, np.ndarray]):
         return WarmStarts, (dict(self), self.keeps)
 
     def cached(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the result of ``make()``, called only once for each `name` if `keeps` is set."""
+        """Return the result of ``make()``, which is cached under `name` if `keeps` is True."""
         if name in self._results:
             return self._results[name]
         result = make()
@@ -104,7 +104,7 @@ def penalty_option(lambda_: object) -> float | tuple[float, ...]:
 
 
 def check_orders(lambda_: float | tuple[float, ...], layout: Layout) -> None:
-    """Raise an OptionError if a sequence of penalties does not fit the orders of `layout`.
+    """Raise an OptionError if a sequence of penalties does not match the orders of `layout`.
 
     The message mentions `crossVal`, because the user may have intended a grid of penalties.
     """
@@ -264,7 +264,7 @@ class Engine:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of the tuned option that ``"cv"`` compares; empty without a tuned option."""
+        """Values of the tuned option that ``"cv"`` compares; empty if there is no tuned option."""
         return () if self.tuned is None else self.tuned.grid
 
     @property
@@ -424,7 +424,7 @@ class Engine:
         return reasons
 
     def check_density(self, what: str) -> None:
-        """Raise an OptionError if the method does not model P(row | group), as `what` requires."""
+        """Raise an OptionError if P(row | group), which `what` requires, is not modelled."""
         if self.joint:
             raise OptionError(
                 f"{what} requires a model of the predictors, P(x|y), but "
@@ -604,7 +604,7 @@ class Engine:
 
         The model is not refitted. `theta` (layout.size,) contains the group's parameters.
         `site_theta` contains the solution at each site, or is None if it was not kept. This method
-        requires an engine with `streams` and `solves`.
+        requires that `streams` and `solves` are True.
         """
         raise NotImplementedError
 
@@ -627,7 +627,7 @@ class Engine:
     def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
         """Return the maximum log-likelihood of `rows` and the number of free parameters.
 
-        This method requires an engine with `has_likelihood`.
+        This method requires that `has_likelihood` is True.
         """
         raise NotImplementedError
 
@@ -653,10 +653,10 @@ class Engine:
         values: Sequence[float] | None = None,
         workers: int = 1,
     ):
-        """Fit one group at each of `values` of the tuned option.
+        """Fit one group at each of the `values` of the tuned option.
 
         If `values` is None, the engine's own setting is used. The result contains one `EngineFit`
-        for each value. An engine with `samples` has two more arguments: ``rng``, a Generator for
+        for each value. If `samples` is True, there are two more arguments: ``rng``, a Generator for
         this group, and ``progress``, which is None or a function that is called as
         ``progress(share, note)`` whenever another part of the fit is finished. An OptionError is
         raised if the engine fits all groups at once.
@@ -676,7 +676,7 @@ class Engine:
         values: Sequence[float] | None,
         warm_starts: WarmStarts,
     ) -> list[EngineFit]:
-        """Fit one group at each of `values`, with just enough precision to compare their losses.
+        """Fit one group at each of the `values`, just precisely enough to compare their losses.
 
         By default this is the same as `path`.
 
@@ -698,8 +698,8 @@ class Engine:
     ) -> EngineFit:
         """Fit one group at the engine's own setting.
 
-        `rng` is used only by engines with `samples`, and `start` (layout.size,) only by engines
-        with `takes_start`.
+        `rng` is used only if `samples` is True, and `start` (layout.size,) only if `takes_start` is
+        True.
         """
         path: Callable[..., list[EngineFit]] = self.path
         options: dict[str, Any] = {"rng": rng, "progress": None} if self.samples else {}

@@ -74,7 +74,7 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
 def _possible_steps(
     margins: Margins, pairs: list[tuple[int, int]], neighbours: list[int]
 ) -> list[tuple[int, float, float]]:
-    """Return the edges that can be changed, with the changes in log-likelihood and parameters.
+    """Return the edges that can be changed, and the resulting change in log-likelihood and size.
 
     Edges are returned as positions in `pairs`. `neighbours` contains a bit set of the neighbours of
     each predictor.
@@ -101,7 +101,7 @@ def _possible_steps(
 
 
 def _is_complete(mask: int, neighbours: list[int]) -> bool:
-    """Return whether all predictors of the bit set `mask` are joined to each other."""
+    """Return whether all predictors in the bit set `mask` are joined to each other."""
     return all((neighbours[i] | 1 << i) & mask == mask for i in members(mask))
 
 

@@ -2,16 +2,15 @@
 
 The model of a graph contains all terms of predictors that are joined pairwise. A *simplicial*
 predictor is one whose neighbours are all joined to each other. It is split off: the log-likelihood
-is the remaining graph's plus the predictor's given its neighbours, which is a difference of two
-saturated log-likelihoods (Lauritzen 1996, Graphical Models, section 4.4). Decomposable graphs are
-split up completely. Otherwise, the remaining *core*, such as a cycle of four predictors, is fitted
-numerically, once for all graphs that share this core. No graph fits better than its supergraphs
-with one more edge. Graphs for which this bound is too low for their number of parameters are not
-fitted.
+is the sum of the remaining graph's log-likelihood and the predictor's log-likelihood given its
+neighbours. The latter is a difference of two saturated log-likelihoods (Lauritzen 1996, Graphical
+Models, section 4.4). Decomposable graphs are split up completely. Otherwise, the remaining *core*,
+such as a cycle of four predictors, is fitted numerically, once for all graphs that share this core.
+No graph has a higher likelihood than its supergraphs with one more edge. Graphs for which this
+bound is too low for their number of parameters are not fitted.
 
 Sets of predictors and sets of edges are *bit sets*: integers with bit i for predictor i, or for
-edge i in the list of all pairs. The number of a graph of all predictors is the bit set of its
-edges.
+edge i in the list of all pairs. A graph of all predictors is numbered by the bit set of its edges.
 """
 
 from __future__ import annotations
@@ -217,7 +216,7 @@ def _upper_bounds(log_likelihoods: np.ndarray, n_pairs: int) -> np.ndarray:
 def _within_reach(
     log_likelihoods: np.ndarray, n_parameters: np.ndarray, k: float, n_best: int
 ) -> np.ndarray:
-    """Return the unfitted graphs, by number, that may be listed or have non-negligible weight.
+    """Return the numbers of unfitted graphs that may be listed or have non-negligible weight.
 
     `log_likelihoods` (graphs,) is nan for graphs that have not been fitted, and `n_parameters` has
     the same shape. The `n_best` graphs are listed. Graphs are sorted by their bounds on the

@@ -56,12 +56,12 @@ class GraphScores:
 
 
 class Margins:
-    """Marginal tables and likelihoods of sets of predictors, computed only once.
+    """Marginal tables and likelihoods of sets of predictors, which are cached.
 
     Parameters
     ----------
     rows : Sample
-        Complete rows; their groups are pooled.
+        Complete rows, which are pooled over the groups.
     n_levels : ndarray of int, shape (m,)
 
     Attributes

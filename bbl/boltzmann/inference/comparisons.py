@@ -204,8 +204,8 @@ def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None
     from a group, and from all other groups together. The information on each side is the smaller of
     two values: the information in its own estimate, and the pooled fit's information, scaled to the
     number of rows on this side. The first value is large if rare levels happen to occur together
-    more often than expected. If confidence limits were given only in this case, they would tend to
-    miss the true value.
+    more often than expected. If confidence limits were reported only in this case, they would too
+    often exclude the true value.
     """
     layout = sides[0].layout
     least_information = np.where(

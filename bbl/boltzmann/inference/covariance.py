@@ -112,7 +112,8 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return the next of `results` for each group with rows, and `placeholder` for others."""
+        """Return an item of `results` for each group with rows, and `placeholder` for the
+        others."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
@@ -152,8 +153,8 @@ class Covariances:
     def shift(self) -> list[list[np.ndarray]] | None:
         """Covariances of the differences from the pooled fit, in the same form as `group`, or None.
 
-        The result is None without a pooled fit. The estimates are dependent, because the pooled
-        rows include each group's rows.
+        The result is None if there is no pooled fit. The estimates are dependent, because the
+        pooled rows include each group's rows.
         """
         if self._parameters.pooled is None:
             return None
@@ -214,7 +215,7 @@ class Covariances:
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:
-        """A matrix E (u, layout.size) for each group, or None without a sampling design.
+        """A matrix E (u, layout.size) for each group, or None if there is no sampling design.
 
         ``E'E`` is the covariance of the group's parameters. Each row belongs to one of u clusters
         or replicates (see `bbl.boltzmann.inference.survey`).
@@ -252,7 +253,7 @@ class Covariances:
 def sampled_terms(
     influence: RowInfluence, rows: Sample, expansion: np.ndarray | None
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariance of each table from a random sample, and the errors of standard errors.
+    """Return the covariance of each table from a random sample, and the standard errors' errors.
 
     Rows are drawn with probability ``1 / expansion`` and have weight w. If psi are their
     influences, the relative error (layout.size,) of a standard error is ``sqrt(sum (1 -

@@ -73,7 +73,7 @@ def exact_ratio_test(
     kept : ndarray of bool, shape (T,)
         Which terms of the larger model are also in the smaller model.
     engine : Engine
-        An engine with `has_likelihood`.
+        An engine whose attribute `has_likelihood` is True.
     scores : sequence, optional
         Level scores of the smaller model, in the form used by `Layout`.
 

@@ -47,8 +47,8 @@ class RatioTest:
     Attributes
     ----------
     statistic : float
-        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan without a
-        test.
+        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan if there
+        is no test.
     df : int
         Number of couplings that are missing from the smaller model, over all groups; for the exact
         likelihood, the difference in rank.
@@ -75,7 +75,8 @@ class TermTests:
     tested : int
         Number of terms with a test, over all groups.
     p : float
-        The smallest p-value times the number of tested terms, capped at 1; nan without a test.
+        The smallest p-value times the number of tested terms, capped at 1; nan if nothing was
+        tested.
     refused : list of (int, tuple of int, Kind)
         Group, predictors and the reason, for each term that was not tested.
     sparse : SparseMargin or None
@@ -276,7 +277,7 @@ def ratio_test(
         Training rows without missing values and their sampling design, for each group.
     layout : Layout
         Layout of the larger model, which has pairs only. All predictors have at least two levels;
-        constant predictors have been given a second one.
+        a second level has been added to constant predictors.
     theta : ndarray, shape (K, layout.size)
         Fitted parameters of the larger model, with any penalty.
     kept : ndarray of bool, shape (P,)

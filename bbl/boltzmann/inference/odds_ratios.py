@@ -152,7 +152,7 @@ def conditional_ratio(
     modifiers: tuple[int, ...],
     level: float,
 ) -> ConditionalRatio:
-    """Return a conditional estimate and exact confidence interval for one of `log_odds_ratios`.
+    """Return a conditional estimate and exact confidence interval for a log odds ratio.
 
     Rows that have the given levels of the modifiers, and the same values of the neighbours of i (or
     j), form 2 x 2 tables with a common odds ratio. Conditional on all margins, the first cells of

@@ -30,8 +30,8 @@ def permutation_tests(
     If ``J_ij = 0``, i and j are independent given the neighbours of either (see `conditioning`).
     All permutations of the values of i within strata of these neighbours are then equally probable,
     and the p-value is exact, however small the counts are (Phipson & Smyth 2010). The test uses the
-    generalised Cochran-Mantel-Haenszel statistic, i.e. observed minus expected counts, summed over
-    strata, in the metric of their covariance.
+    generalised Cochran-Mantel-Haenszel statistic, i.e. a quadratic form in observed minus expected
+    counts, summed over strata, with the inverse of their covariance.
 
     Parameters
     ----------

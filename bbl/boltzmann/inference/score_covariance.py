@@ -67,7 +67,7 @@ class ScoreCovariance:
         Levels, as (predictor, code), whose parameters have no finite estimate but would have one if
         all possible states occurred in the rows.
     df : float
-        Degrees of freedom of a t distribution; infinite without a sampling design.
+        Degrees of freedom of a t distribution; infinite if there is no sampling design.
     influences : tuple of ndarray
         For each block, the influences (n, coefficients) of rows. Empty unless degrees of freedom
         are estimated from them.

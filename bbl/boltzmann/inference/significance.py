@@ -72,7 +72,7 @@ ROUNDING_VARIANCE = 1e-20  # smaller variances are rounding errors of deviations
 
 
 class Kind(IntEnum):
-    """Kind of test for a parameter, or reason why there is none, in order of increasing caution."""
+    """Kind of test for a parameter, or reason why there is none, from most to least reliable."""
 
     WALD = 0
     EXACT = 1
@@ -163,7 +163,7 @@ class Evidence:
 
     @cached_property
     def counts(self) -> np.ndarray:
-        """Row counts (3, D) at each non-reference level, its reference level, and any level."""
+        """Number of rows (3, D) with each non-reference level, its reference level or any level."""
         counts = level_counts(self.rows, self.layout.n_levels)
         if self.fitted is not None:  # the weights of a sample add up to counts only approximately
             counts = [np.round(n) for n in counts]
@@ -208,7 +208,8 @@ class Evidence:
         return family.inside() if finite and family is not None else family
 
     def _coupling_family(self, pair_number: int, table_position: int) -> PowerSeries | None:
-        """Return the family of a coupling, given its pair and its (C order) table position."""
+        """Return the family of a coupling, given its pair and its (C order) position in the
+        table."""
         i, j = (int(v) for v in self.layout.pairs[pair_number])
         if pair_number not in self._strata:
             # parameters are requested pair by pair, so the strata of one pair are enough
@@ -363,7 +364,7 @@ def _mark_sampled(
     shift: np.ndarray,
     terms: list[np.ndarray],
 ) -> None:
-    """Set the kinds of test (size,) for a random sample of the rows, in place.
+    """Update the array `kind` (size,) for tests that are based on a random sample of the rows.
 
     Exact tests are not available, because a cell without sampled rows may have a few rows in the
     full data. `shift` (size,) is the change from the penalised estimates. If it is too large, the
@@ -452,9 +453,9 @@ class Comparison:
         the requested difference, which has the same sign as `theta`. By default, limits are not
         converted.
     df : float
-        Degrees of freedom of the covariances; infinite without a sampling design.
+        Degrees of freedom of the covariances; infinite if there is no sampling design.
     working : list of ndarray
-        Covariance of each table ignoring the sampling design; empty without a design.
+        Covariance of each table ignoring the sampling design; empty if there is no design.
     """
 
     layout: Layout
@@ -493,7 +494,7 @@ class Comparison:
 
     @cached_property
     def z(self) -> np.ndarray:
-        """Unpenalised estimates divided by their standard errors; nan without a Wald test."""
+        """Unpenalised estimates divided by their standard errors; nan if there is no Wald test."""
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():

@@ -47,7 +47,7 @@ def strata(codes: np.ndarray, conditioned: np.ndarray) -> np.ndarray:
 
 
 def pair_strata(sample: Sample, layout: Layout, i: int, j: int) -> np.ndarray | None:
-    """Return each row's stratum (n,) for testing the coupling of i and j; -1 without a stratum.
+    """Return each row's stratum (n,) for testing the coupling of i and j, or -1 if it has none.
 
     Within a stratum, i and j are independent if they have no coupling. A row has no stratum in two
     cases: if a value that would define the stratum is missing, or if a predictor that shares a term

@@ -20,8 +20,8 @@ def conjugate_draws(
     Both are in simplex coding. `c` is the factor in the prior and `shape` is (chains, draws). The
     prior ``Z(phi)^n exp(-c |phi|^2)`` cancels the normalising constant of the likelihood. The
     coefficients are then independent and normal, with means ``S / 2c`` and variance ``1 / 2c``. S,
-    from `simplex_sums`, is the sum of each coefficient's feature over the rows (Li 2014, section
-    3.2.2).
+    computed by `simplex_sums`, contains the sum of each coefficient's feature over the rows (Li
+    2014, section 3.2.2).
     """
     mean = simplex_sums(rows, layout) / (2.0 * c)
     return mean, mean + rng.normal(size=(*shape, layout.size)) / np.sqrt(2.0 * c)

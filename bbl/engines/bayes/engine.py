@@ -99,8 +99,8 @@ class Posterior(Engine):
     hidden_pairs : bool, default False
         Whether hidden units are also coupled to each other (with all pairs of predictors, this is
         the full Boltzmann machine). Predictions sum over all states of the units. This sum is exact
-        for at least up to 16 units, depending on the model. With more units, it is approximate and
-        a warning is issued.
+        for up to 16 units, and in some models for more. With more units, it is approximate and a
+        warning is issued.
 
     Raises
     ------

@@ -50,8 +50,8 @@ class Adjustment:
     """The curvature adjustment of a log pseudo-likelihood (Ribatet, Cooley & Davison 2012).
 
     The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi -
-    centre)`` plus ``tilt' (phi - centre)``. At the centre, it has the same gradient as the log
-    pseudo-likelihood, and its curvature is Godambe's information.
+    centre)`` plus ``tilt' (phi - centre)``. At the centre, the result has the same gradient as the
+    log pseudo-likelihood, and its curvature is Godambe's information.
 
     Attributes
     ----------

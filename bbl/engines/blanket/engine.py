@@ -42,8 +42,8 @@ class MarkovBlanket(Engine):
     Parameters
     ----------
     iss : float, default 10.0
-        Imaginary sample size: the weight of the Dirichlet prior on each probability table, in
-        numbers of rows. Larger values lead to networks with more arcs.
+        Imaginary sample size: the weight of the Dirichlet prior on each probability table,
+        expressed as a number of rows. Larger values lead to networks with more arcs.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class MarkovBlanket(Engine):
         }
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, of two copies of the codes and of the counts in `Families`.
+        """Return the memory, in bytes, for the counts in `Families` and two copies of the codes.
 
         Codes have shape (n, M). If S is the total number of levels, the counts have shape (L_i, S)
         for each variable i, and (L_i, L_j, S) with a parent j. The size of the counts is doubled to
@@ -222,7 +222,7 @@ def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.
 
 
 def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-    """Return ln P(y | parents), shape (K, L_i, ...), or the log class proportions without parents.
+    """Return ln P(y | parents), shape (K, L_i, ...); with no parents, the log class proportions.
 
     The weight `sample_size` of the prior is spread evenly over the levels of the parents. At each
     level, the prior has the class proportions. The entries of groups without rows are 0 instead of

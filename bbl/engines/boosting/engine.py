@@ -101,7 +101,7 @@ class Boosting(Engine):
         return super().refusals() | dict.fromkeys(NEED_ERRORS, f"method={cls.name!r} {NO_ERRORS}")
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
-        """Return the memory, in bytes, for the codes in two orders, fold weights and pair tables.
+        """Return the memory, in bytes, for fold weights, pair tables and the codes in two orders.
 
         The codes have shape (m, n). `settings` has no effect.
         """

@@ -154,7 +154,7 @@ class _Steps:
         return self.rate, RIDGE, LEAST, self.entry if may_begin else np.inf, is_random
 
     def of_fields(self, fields: np.ndarray, number: int) -> None:
-        """Perform round `number` of the fields (sum of n_levels, G) of all predictors."""
+        """Update the `fields` (sum of n_levels, G) of all predictors in round `number`."""
         if not len(fields):  # no predictors
             return
         kernel.round_of_fields(
@@ -162,7 +162,7 @@ class _Steps:
         )
 
     def of_pairs(self, pairs: np.ndarray, cells: np.ndarray, number: int) -> None:
-        """Perform round `number` of the `cells` of the `pairs` (pairs, 2)."""
+        """Update the class scores `cells` of the `pairs` (pairs, 2) in round `number`."""
         kernel.round_of_pairs(
             self.boosted,
             self.codes,
@@ -174,7 +174,7 @@ class _Steps:
         )
 
     def gains(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the gain (pairs,) that the best cuts of each pair achieve."""
+        """Return the gain (pairs,) from the best cuts of each pair."""
         gains = np.empty(len(pairs))
         kernel.pair_gains(self.boosted, self.codes, self.rows.n_levels, pairs, RIDGE, LEAST, gains)
         return gains

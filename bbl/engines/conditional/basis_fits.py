@@ -40,8 +40,8 @@ def fit_by_basis(
         Fixed class scores, used as an offset in the fit: `scores` (N, K) of N rows of the sample,
         with positions `rows` (N,) and weights `weights` (N,).
     tolerance : Tolerance or None
-        If None, fits stop early. The ridge decreases to its value in a few steps, with few
-        iterations at each of them.
+        If None, fits stop early. The ridge is then decreased to its final value in a few steps,
+        with few iterations at each step.
     ordered : {"nominal", "linear", "cumulative"}
         Coding for ordered predictors.
 

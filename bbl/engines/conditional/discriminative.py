@@ -83,7 +83,7 @@ class Solution(NamedTuple):
         Weights of the r basis functions in each group.
     offset : ndarray, shape (K,)
     temperature : float
-        Factor T of the fixed scores; 1 without fixed scores.
+        Factor T of the fixed scores; 1 if there are none.
     loss : float
         Log-loss on the fitted rows, excluding the penalty.
     gradient : float
@@ -143,7 +143,7 @@ def solve(
     Returns
     -------
     list of Solution
-        One for each of `ridges`.
+        One solution for each of the `ridges`.
     """
     r = len(spectrum)
     K = group_weights.shape[1]

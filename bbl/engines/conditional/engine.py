@@ -198,7 +198,8 @@ class Conditional(Engine):
 
     @property
     def inert(self) -> tuple[str, ...]:
-        """Options without an effect: `lambda_` without `start`, `epochs` without minibatches."""
+        """Options without an effect: `lambda_` if there is no start, `epochs` with ordered
+        logits."""
         return ("lambda_",) * (self.start is None) + ("epochs",) * self.is_ordinal
 
     @property
@@ -293,7 +294,7 @@ class Conditional(Engine):
 
     @property
     def has_design_errors(self) -> bool:
-        """Whether standard errors account for a sampling design: only without a penalty."""
+        """Whether standard errors account for a sampling design, which no penalised fit does."""
         return self.has_tests and not self.firth
 
     def ridge_of(self, total: float) -> float:
@@ -307,7 +308,8 @@ class Conditional(Engine):
 
     @property
     def has_tests(self) -> bool:
-        """Whether estimates have standard errors and tests: only without a ridge."""
+        """Whether estimates have standard errors and tests, which are not available with a
+        ridge."""
         return not self.penalised
 
     @property
@@ -379,7 +381,7 @@ class Conditional(Engine):
         )
 
     def generative_start(self) -> tuple[Engine, tuple[float, ...] | None] | None:
-        """Return the engine for the `start` and the penalties to compare, or None without a start.
+        """Return the engine for the start and the penalties to compare; None if `start` is None.
 
         The penalties are None if the penalty of this engine is already set.
         """
@@ -552,8 +554,8 @@ class Conditional(Engine):
     ) -> list[JointFit]:
         """Return one fit of all groups for each ridge in `values`, or for the engine's own ridge.
 
-        Penalised fits use `oof_scores` as an offset, which is 0 for None. Unpenalised fits start at
-        `start` (K, 1 + size), or at 0 if it is None. See `JointTraits`.
+        Penalised fits use `oof_scores` as an offset, which is 0 if they are None. Unpenalised fits
+        start at `start` (K, 1 + size), or at 0 if it is None. See `JointTraits`.
         """
         if isinstance(self.scale, str):
             raise OptionError(

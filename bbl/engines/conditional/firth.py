@@ -95,7 +95,7 @@ class FirthLikelihood(Likelihood):
     def gradient(self) -> np.ndarray:
         """Return the gradient with respect to the estimated coefficients.
 
-        It is evaluated at the last argument of `value`.
+        It is evaluated at the most recent argument of `value`.
         """
         p = self.p[:, 1:]
         self._H = self._leverages()

@@ -57,7 +57,7 @@ class FullBatch:
     offset_penalty : float
         Penalty on the offsets b and on ln T.
     scores : ndarray, shape (n, K), optional
-        Fixed class scores s. Without them, T is 1.
+        Fixed class scores s. If there are none, T is 1.
     ordered : {"nominal", "linear", "cumulative"}, default "nominal"
         Coding of ordered predictors.
 
@@ -87,7 +87,7 @@ class FullBatch:
         evaluation. A residual is the fitted probability minus the group indicator, multiplied by
         the row's fraction of the total weight.
     residuals : ndarray, shape (n, K)
-        Residual of each row, for the gradient in ln T; empty without scores.
+        Residual of each row, for the gradient in ln T; empty if there are no scores.
     scale : ndarray
         Units of the unknowns.
     evaluations : int

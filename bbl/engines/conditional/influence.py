@@ -45,7 +45,8 @@ def influence_of_sample(
         The estimate.
     codes : ndarray, shape (n, m)
     counts : ndarray, shape (n, K)
-        Weight of each distinct row in each group; the expected weight of all rows is the same.
+        Weight of each distinct row of the sample in each group. The sample has the same expected
+        weight as all rows.
     weights, expansion : ndarrays, shape (N,)
         Weight of each sampled row, and the inverse of its probability of being drawn.
     """
@@ -163,7 +164,8 @@ class ConditionalInfluence(MaximumInfluence):
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool)) / self.bias
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, 0 outside the basis."""
+        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, with 0 outside the
+        basis."""
         shape = self.coefficients.shape
         basis = self.maximum.basis.ravel()
         check_memory(
@@ -243,7 +245,7 @@ class ConditionalInfluence(MaximumInfluence):
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
         """Return statistics, lower and upper limits (3, size) from Firth's profile likelihood.
 
-        They are for the differences between the parameters of groups `a` and `b`. At the limits,
+        They refer to the differences between the parameters of groups `a` and `b`. At the limits,
         twice the decrease of the penalised log-likelihood is equal to `quantile`. Parameters that
         are not identified are nan.
         """

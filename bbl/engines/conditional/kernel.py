@@ -209,7 +209,7 @@ def make_basis(
     """Return a basis of the kernel, from a pivoted Cholesky factorisation over the rows.
 
     The next pivot is the row with the largest weighted residual, i.e. the part of k(x, x) that the
-    factor does not explain yet. Kernel columns are computed for blocks of rows with large
+    factor does not yet explain. Kernel columns are computed for blocks of rows with large
     residuals.
 
     Parameters

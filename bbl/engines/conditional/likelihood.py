@@ -61,7 +61,7 @@ class DenseDesign:
         self.shape = Z.shape
 
     def scores(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return the scores (n, k), from `coefficients` (k, p)."""
+        """Return the scores (n, k) for `coefficients` (k, p)."""
         return self.Z @ coefficients.T
 
     def sums(self, values: np.ndarray) -> np.ndarray:
@@ -73,7 +73,7 @@ class DenseDesign:
         return information(self.Z, p, weights, free)
 
     def occurs(self) -> np.ndarray:
-        """Return which columns (p,) are not zero in all rows."""
+        """Return a mask (p,) of the columns that are nonzero in at least one row."""
         return np.asarray(self.Z.any(axis=0))
 
     def independent_columns(self) -> tuple[np.ndarray, np.ndarray]:
@@ -82,10 +82,10 @@ class DenseDesign:
 
 
 class TableDesign:
-    """The design of nominal predictors with terms of at most two, which is not formed.
+    """A design that is not stored as a matrix, for nominal predictors and terms of at most two.
 
-    Sums over rows are computed from tables, which takes much less time than products of matrices if
-    there are many columns, and no memory for each row.
+    Sums over rows are computed from tables. With many columns, this takes much less time than
+    matrix products, and the rows of the design need no memory.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class TableDesign:
         self.shape = (len(codes), 1 + layout.size)
 
     def scores(self, coefficients: np.ndarray) -> np.ndarray:
-        """Return the scores (n, k), from `coefficients` (k, p)."""
+        """Return the scores (n, k) for `coefficients` (k, p)."""
         return self.products.scores(self.codes, coefficients)
 
     def sums(self, values: np.ndarray) -> np.ndarray:
@@ -125,11 +125,11 @@ class TableDesign:
         return out
 
     def gram(self) -> np.ndarray:
-        """Return the products (p, p) of all columns, numbers of rows."""
+        """Return the inner products (p, p) of all columns, which are numbers of rows."""
         return self.products.gram(self.codes, np.ones(len(self.codes)))
 
     def occurs(self) -> np.ndarray:
-        """Return which columns (p,) are not zero in all rows."""
+        """Return a mask (p,) of the columns that are nonzero in at least one row."""
         return np.asarray(self.sums(np.ones((len(self.codes), 1)))[0] > 0.0)
 
     def independent_columns(self) -> tuple[np.ndarray, np.ndarray]:
@@ -196,12 +196,12 @@ def independent_of_gram(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def is_large(n: int, layout: Layout) -> bool:
-    """Return whether the design of `n` rows is not formed as a matrix."""
+    """Return whether `TableDesign` is used instead of a matrix for `n` rows."""
     return n * (1.0 + layout.size) > MAX_DENSE and has_products(layout)
 
 
 def make_design(codes: np.ndarray, layout: Layout) -> DenseDesign | TableDesign:
-    """Return the design of rows (n, m), as a matrix unless it would be large."""
+    """Return the design of rows (n, m), stored as a matrix unless the matrix would be too large."""
     if is_large(len(codes), layout):
         return TableDesign(codes, layout)
     return DenseDesign(design(codes, layout))
@@ -253,9 +253,9 @@ class Likelihood(Objective):
     observed : ndarray of bool, shape (n, k)
         Cells with positive weight.
     p : ndarray, shape (n, k)
-        Group probabilities at the last argument of `value`.
+        Group probabilities at the most recent argument of `value`.
     log_likelihood : float
-        Mean log-likelihood at the last argument of `value`.
+        Mean log-likelihood at the most recent argument of `value`.
     """
 
     def __init__(
@@ -293,7 +293,7 @@ class Likelihood(Objective):
         return self.log_likelihood
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient for the free coefficients at the last argument of `value`."""
+        """Return the gradient for the free coefficients at the most recent argument of `value`."""
         residual = self.shares - self.row_shares[:, None] * self.p
         return self.rows.sums(residual[:, 1:])[self.free]
 

@@ -32,7 +32,7 @@ def fit_many_rows(
     oof_scores: OutOfFoldScores | None,
     rng: np.random.Generator,
 ) -> list[JointFit]:
-    """Fit all K groups at each of `ridges`, from the largest to the smallest.
+    """Fit all K groups at each of the `ridges`, from the largest to the smallest.
 
     The first fit starts with minibatches, and each later fit starts from the previous fit. All fits
     are completed by L-BFGS. With ``early_stopping``, however, every fit consists of minibatches

@@ -71,8 +71,8 @@ class ConditionalMaximum:
     n_iter : int
         Number of Newton steps.
     basis : ndarray of bool, shape (K, 1 + size)
-        The estimated coefficients. Their number is the number that the cells on the face determine.
-        All other coefficients are held fixed.
+        The estimated coefficients. There are as many of them as can be determined from the cells on
+        the face. All other coefficients are held fixed.
     flat : ndarray, shape (K, 1 + size, d)
         Directions, in linearly independent columns of the design, that do not change probabilities
         on the face. The likelihood may increase along these directions indefinitely.
@@ -109,7 +109,7 @@ class ConditionalMaximum:
 
     @property
     def reported(self) -> np.ndarray:
-        """The groups with parameters of their own."""
+        """Groups that have their own parameters."""
         return self.groups
 
     @property
@@ -208,7 +208,7 @@ class _Table:
         return separation._replace(direction=direction)
 
     def maximise_on_face(self, support: np.ndarray) -> _Face:
-        """Maximise the likelihood of the cells on the face, which `support` (n, k) marks."""
+        """Maximise the likelihood of the cells on the face, marked by `support` (n, k)."""
         free, flat = self._free_and_flat(support)
         likelihood = Likelihood(self.design, self.shares, support, free)
         start = self.start[1:] - self.start[0]

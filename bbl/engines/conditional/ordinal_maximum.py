@@ -154,7 +154,7 @@ class OrdinalLikelihood(Objective):
         return self.log_likelihood - 0.5 * self.ridge * float(self.b @ self.b)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient for the free unknowns at the last argument of `value`."""
+        """Return the gradient for the free unknowns at the most recent argument of `value`."""
         self._derivatives = self.logits.derivatives(self.f, self.c, self.shares, self.limits)
         b_gradient = self._derivatives.f @ self.X - self.ridge * self.b
         return np.concatenate([self._derivatives.c, b_gradient])[self.free]

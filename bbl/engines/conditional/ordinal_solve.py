@@ -40,7 +40,7 @@ class OrdinalSolution(NamedTuple):
     n_iter: int
 
     def group_scores(self, f: np.ndarray, K: int) -> np.ndarray:
-        """Return ln P(group) (n, K) at f (n,); -inf for groups without rows."""
+        """Return ln P(group) (n, K), given f (n,); -inf for groups without rows."""
         out = np.full((len(f), K), -np.inf)
         out[:, self.logits.groups] = self.logits.log_p(f, self.intercepts)
         return out

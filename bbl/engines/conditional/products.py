@@ -1,9 +1,9 @@
-"""Products with a design of indicators, by tables of composite predictors.
+"""Products with a design matrix of level indicators, computed from tables of composite predictors.
 
-A *composite* is a set of predictors whose joint levels are coded as one number. All sums over rows
-are sums over tables of the joint levels of two composites (for gradients) or of four (for
-information matrices), which take one addition for each row and table. Letters: n rows, p = 1 + size
-columns of the design, D non-reference levels.
+A *composite* is a set of predictors whose joint levels are coded as one number. Sums over rows are
+computed from tables of the joint levels of two composites (for gradients) or of four (for
+information matrices). This requires only one addition for each row and table. n, p = 1 + size and D
+are the numbers of rows, columns of the design and non-reference levels.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ MAX_QUADS = 50_000  # sets of four composites
 
 
 def has_products(layout: Layout) -> bool:
-    """Return whether `DesignProducts` applies: nominal predictors, and terms of at most two, with
-    few enough levels for tables.
+    """Return whether `DesignProducts` can be used.
+
+    All predictors must be nominal, terms must have at most two predictors, and the tables must not
+    have too many levels.
     """
     if layout.numbers is not None or layout.scores is not None or layout.order > 2:
         return False
@@ -41,7 +43,7 @@ def has_products(layout: Layout) -> bool:
 
 
 class _Composites:
-    """Composites of at most `max_states` joint levels, of consecutive predictors.
+    """Composites of consecutive predictors, with at most `max_states` joint levels each.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ class _Composites:
     Attributes
     ----------
     members : list of lists of int
-        The predictors of each composite. Constant predictors are left out.
+        The predictors of each composite. Constant predictors are omitted.
     n_states : list of int
         Number of joint levels of each composite.
     of_predictor : dict of int to int
@@ -228,7 +230,7 @@ class DesignProducts:
         return out
 
     def _values(self, composite: int) -> np.ndarray:
-        """Return the values of a composite's functions; of the constant 1 for composite -1."""
+        """Return the values of a composite's functions; -1 stands for the constant 1."""
         return np.ones((1, 1)) if composite < 0 else self._of_two.values[composite]
 
     def _cells(self, codes: np.ndarray) -> list[np.ndarray]:
@@ -249,7 +251,7 @@ class DesignProducts:
     def scores_and_sums(
         self, codes: np.ndarray, coefficients: np.ndarray, residuals: Callable
     ) -> tuple[float, np.ndarray]:
-        """Return the sum of a function of scores, and sums of its values times the design.
+        """Return the sums, over rows, of functions of the scores and of residuals times the design.
 
         Parameters
         ----------
@@ -263,7 +265,7 @@ class DesignProducts:
         Returns
         -------
         value : float
-            Sum of the numbers.
+            Sum of the numbers that `residuals` returns.
         sums : ndarray, shape (k, p)
             Sums over rows of the values times the design.
         """
@@ -313,7 +315,7 @@ class DesignProducts:
         return self._to_columns(totals, k)
 
     def _lookups(self, coefficients: np.ndarray) -> list[np.ndarray]:
-        """Return the score (k, cells) that each table adds."""
+        """Return the contributions (k, cells) of each table's cells to the scores."""
         out = []
         for table in self._pair_tables:
             first, second = (self._values(c) for c in table.composites)
@@ -366,7 +368,7 @@ class DesignProducts:
         return self.grams_of(self.moments(codes, weights))
 
     def grams_of(self, moments: np.ndarray) -> np.ndarray:
-        """Return the products (w, p, p) of `grams`, given moments (w, M), which add over rows."""
+        """Return the products (w, p, p) of `grams`, given their `moments` (w, M)."""
         index = self._moments.index
         out = np.empty((len(moments), self.p, self.p))
         for one, own in zip(out, moments, strict=True):
@@ -374,8 +376,10 @@ class DesignProducts:
         return out
 
     def moments(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the sums (w, M) of `weights` (w, n) over rows with each combination of up to four
-        levels of interacting predictors.
+        """Return the moments (w, M) for `weights` (w, n).
+
+        Each moment is the sum of the weights of rows with a combination of up to four levels of
+        interacting predictors.
         """
         composites = self._of_four
         tables = self._moments.tables
@@ -417,7 +421,7 @@ class _JointCodes:
         self.pairs: dict[tuple[int, ...], np.ndarray] = {}
 
     def _of_pair(self, pair: tuple[int, ...]) -> np.ndarray:
-        """Return the joint codes (n,) of up to two composites; cached."""
+        """Return the joint codes (n,) of up to two composites, which are cached."""
         if len(pair) < 2:
             return self.codes[pair[0]] if pair else np.zeros(self.n, dtype=np.intp)
         if pair not in self.pairs:
@@ -442,7 +446,7 @@ def _n_cells(composites: _Composites, subset: tuple[int, ...]) -> int:
 
 
 def _columns(layout: Layout) -> list[tuple[tuple[int, int], ...]]:
-    """Return the (predictor, level) pairs of each column of the design, the intercept first."""
+    """Return the (predictor, level) pairs of each column of the design, intercept first."""
     out: list[tuple[tuple[int, int], ...]] = [()]
     for scope in layout.scopes:
         levels = (range(1, int(layout.n_levels[i])) for i in scope)
@@ -459,8 +463,9 @@ def _levels(scope: tuple[int, ...], i: int, n_levels: np.ndarray) -> np.ndarray:
 def _positions(
     scope: tuple[int, ...], strides: dict[int, int], n_levels: np.ndarray, skipped: set[int]
 ) -> np.ndarray:
-    """Return the sum of strides times levels over the predictors of each column of a term, without
-    those in `skipped`.
+    """Return the position of each column of a term, which is a sum of levels times strides.
+
+    The sum is over the predictors of the term that are not in `skipped`.
     """
     out = np.zeros(1, dtype=np.intp)
     for i in scope:
@@ -470,15 +475,15 @@ def _positions(
 
 
 class _Moments:
-    """Positions of moments, the weighted counts of rows with given levels of up to four predictors.
+    """Positions of moments: weighted counts of rows with given levels of up to four predictors.
 
     Attributes
     ----------
     size : int
         Number M of moments.
     tables : list
-        For each table of composites, its composites, and pairs of positions of moments and their
-        positions in the table of products of the composites' functions.
+        For each table, the composites, and arrays of moments: their positions among all moments,
+        and their positions in the table of products of the composites' functions.
     index : ndarray of int, shape (p, p)
         The moment of each product of two columns of the design; M for products that are always 0.
     """
@@ -519,7 +524,9 @@ class _Moments:
         n_levels: np.ndarray,
     ) -> np.ndarray:
         """Return the position of each product of two terms' columns among the moments of their
-        union; a large negative number for products that are always 0.
+        union.
+
+        Products that are always 0 have a large negative number.
         """
         strides = (
             dict(

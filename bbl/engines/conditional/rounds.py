@@ -1,9 +1,9 @@
-"""P(group | row) for more rows than fit into memory: Newton steps with the information of a sample.
+"""Conditional fits to more rows than fit into memory, with the information matrix of a sample.
 
-The gradient is summed over all rows, in one pass for each step; the information comes from a random
-sample. Steps are those of L-BFGS, where the information of the sample, with the penalty, is the
-initial metric. Letters: K groups, k groups with rows (the first is the reference, whose
-coefficients are zero), p = 1 + size columns of the design.
+Each step takes one pass over all rows to compute the gradient. The steps are computed by L-BFGS,
+and the initial metric is the information matrix of a random sample, including the penalty. K is the
+number of groups, and k the number of groups with rows. The first of these is the reference group,
+with coefficients of zero. The design has p = 1 + size columns.
 """
 
 from __future__ import annotations
@@ -57,7 +57,11 @@ UNSURE = "separation of the groups by combinations of levels was examined in a s
 
 
 def can_fit_in_rounds(engine: Any, layout: Layout, K: int) -> bool:
-    """Return whether rows may stay in a file: for plain fits with few enough coefficients."""
+    """Return whether rows may stay in a file, which requires nominal predictors and default
+    options.
+
+    The number of coefficients must not exceed `MAX_COEFFICIENTS`.
+    """
     return (
         has_products(layout)
         and layout.D > 0
@@ -75,7 +79,7 @@ def can_fit_in_rounds(engine: Any, layout: Layout, K: int) -> bool:
 
 @dataclass(frozen=True)
 class _Gradient:
-    """Sums over a block of rows of one group: its log-likelihood, and the gradient (k - 1, p).
+    """Log-likelihood and its gradient (k - 1, p), summed over a block of rows of one group.
 
     Attributes
     ----------
@@ -96,7 +100,7 @@ class _Gradient:
         group = int(np.searchsorted(self.groups, block.response[0]))
 
         def residuals(rows: slice, scores: np.ndarray) -> tuple[float, np.ndarray]:
-            """Return the log-likelihood of some rows, and their residuals (k - 1, b)."""
+            """Return the log-likelihood of a slice of rows, and their residuals (k - 1, b)."""
             weights = block.weights[rows]
             largest = np.maximum(scores.max(axis=0), 0.0)
             own = scores[group - 1] if group else 0.0
@@ -116,7 +120,7 @@ class _Gradient:
 
 
 class _AllRows:
-    """All rows, in a file or on a cluster.
+    """All rows, which are in a file or on a cluster.
 
     Parameters
     ----------
@@ -141,7 +145,7 @@ class _AllRows:
         self.total = float(weights[:, 0].sum())
 
     def _counts(self, block: Sample) -> list[np.ndarray]:
-        """Return the number and the weight of the rows of a block in each column (p,)."""
+        """Return the number and the weight of the block's rows in which each column (p,) is 1."""
         values = np.column_stack([block.weights > 0.0, block.weights]).astype(float)
         return [*self.products.sums(block.codes, values)]
 
@@ -171,7 +175,7 @@ class _AllRows:
         return [*self.products.grams_of(self.rows.summed(moments) / self.total)]
 
     def draw(self, size: int) -> Sample:
-        """Return a random sample of about `size` rows of each group, with all rows of rare levels.
+        """Return a random sample of about `size` rows per group, with all rows of rare levels.
 
         Weights are divided by the probabilities of being drawn.
         """
@@ -207,7 +211,7 @@ def _information_weights(p: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 class _Penalised(Likelihood):
-    """The mean log-likelihood minus ``x'Px / 2`` of the free coefficients x."""
+    """The mean log-likelihood minus the penalty ``x'Px / 2``, where x are the free coefficients."""
 
     def __init__(self, *arguments: Any, penalty: np.ndarray):
         super().__init__(*arguments)
@@ -220,11 +224,11 @@ class _Penalised(Likelihood):
         return super().value(theta) - 0.5 * float(theta @ self.penalty @ theta)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient at the last argument of `value`."""
+        """Return the gradient at the most recent argument of `value`."""
         return super().gradient() - self.penalty @ self.theta
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return the information with the penalty."""
+        """Return the information matrix, including the penalty."""
         return [super().curvatures()[0] + self.penalty]
 
 
@@ -279,7 +283,7 @@ class _Rounds:
         )
 
     def _find_free(self) -> None:
-        """Find the columns and the cells that determine finite estimates."""
+        """Find linearly independent columns, and the cells that determine finite estimates."""
         rows = self.rows
         gram = self.design.gram()
         if (self.occurs & (gram.diagonal() == 0.0)).any() or not self._is_regular(gram):
@@ -299,7 +303,7 @@ class _Rounds:
         return bool(independent_of_gram(gram)[0].all())
 
     def _restrict_to_face(self) -> None:
-        """Restrict the coefficients to those that the cells on the face determine."""
+        """Restrict the free coefficients to those that are determined by the cells on the face."""
         scores = self.design.scores(self.direction)
         self.support = scores > -0.5
         relative = self.direction - self.direction[0]
@@ -324,7 +328,7 @@ class _Rounds:
         self.free[self.free] = basis
 
     def start(self) -> np.ndarray:
-        """Return the coefficients (c,) that fit the sample, and set the metric there."""
+        """Return the coefficients (c,) fitted to the sample, and set the metric at this point."""
         ridge = np.diag(np.full(len(self.penalty), 1.0 / self.sample.n))
         objective = _Penalised(
             self.design,
@@ -408,7 +412,7 @@ def _direction(
 ) -> np.ndarray:
     """Return the L-BFGS direction of ascent, with the initial inverse metric `solve`.
 
-    `pairs` are steps with the decrease of the gradient, oldest first.
+    `pairs` contains previous steps and the decrease of the gradient in each of them, oldest first.
     """
     out = gradient
     projections = []
@@ -435,7 +439,7 @@ def _assemble(blocks: Any, free: np.ndarray) -> np.ndarray:
 
 
 def find_maximum_in_rounds(rows: StoredSample, layout: Layout, K: int) -> tuple[Any, bool]:
-    """Return the `ConditionalMaximum` of all rows, and whether it is certain that it is finite."""
+    """Return the `ConditionalMaximum` of all rows, and whether it is certainly finite."""
     all_rows = _AllRows(rows, layout, K)
     groups = all_rows.groups
     p = 1 + layout.size
@@ -470,7 +474,7 @@ def find_maximum_in_rounds(rows: StoredSample, layout: Layout, K: int) -> tuple[
 def fit_penalised(
     rows: StoredSample, layout: Layout, K: int, scale: float, ridge: float
 ) -> JointFit:
-    """Return the fit of all rows with a ridge, whose objective is that of `FullBatch`."""
+    """Return the fit of all rows with a ridge, which minimises the objective of `FullBatch`."""
     all_rows = _AllRows(rows, layout, K)
     k = len(all_rows.groups)
     p = 1 + layout.size
@@ -496,10 +500,11 @@ def fit_penalised(
 
 
 def penalty_matrix(shares: np.ndarray, layout: Layout, scale: float, ridge: float) -> np.ndarray:
-    """Return the matrix (p, p) of the penalty of one group's coefficients.
+    """Return the matrix (p, p) of the quadratic penalty on one group's coefficients.
 
-    It is ``ridge |f|^2`` in the kernel norm of `bbl.engines.conditional.full_batch`, plus the
-    penalty of the offset. `shares` (p,) are the proportions of rows with each column.
+    The penalty is ``ridge |f|^2`` in the kernel norm of `bbl.engines.conditional.full_batch`, plus
+    the penalty on the offset. `shares` (p,) contains the proportion of rows in which each column of
+    the design is 1.
     """
     from scipy.sparse import block_diag, coo_array, csr_array, hstack
 
@@ -545,8 +550,10 @@ def _kernel_factors(
     coding: Coding,
     scale: float,
 ) -> tuple[float, float]:
-    """Return the kernel's factors of fields and couplings, from proportions (p,) of rows with each
-    column and the proportions (L_i,) of levels.
+    """Return the kernel's factors of fields and couplings.
+
+    They are computed from the `shares` (p,) of `penalty_matrix` and the proportions (L_i,) of
+    levels.
     """
     means = coding.feature_means(level_shares)
     # squared distances (L_i,) of the levels' features from the means

@@ -88,7 +88,7 @@ def zero_margins(codes: np.ndarray, counts: np.ndarray, layout: Layout) -> Separ
 
 
 def margins_of_sums(counts: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return the direction (k, p) of `zero_margins`, from numbers (k, p) of rows with each column.
+    """Return the direction (k, p) of `zero_margins`, given the counts (k, p) of columns.
 
     Terms have at most two predictors. Along the direction, the score of a group decreases by the
     number of combinations of levels in a row that the group never has.
@@ -112,7 +112,7 @@ def margins_of_sums(counts: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def _level_counts(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
-    """Return the counts (L_i,) of all levels of each predictor, from those of columns (p,)."""
+    """Return the counts (L_i,) of each predictor's levels, given the counts (p,) of columns."""
     out = []
     for i in range(layout.m):
         own = counts[1 + layout.start[i] : 1 + layout.start[i + 1]]
@@ -123,7 +123,7 @@ def _level_counts(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
 def pair_tables(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
     """Return the counts (L_i, L_j) of pairs of levels of each interacting pair of predictors.
 
-    `counts` (p,) are the numbers or proportions of rows with each column of the design.
+    `counts` (p,) contains the number or proportion of rows in which each column of the design is 1.
     """
     of_levels = _level_counts(counts, layout)
     out = []

@@ -95,12 +95,12 @@ def layout_scores(
     None means that all couplings are nominal.
 
     Predictors in `level_scores` have the given scores. Other ordered predictors with three or more
-    levels have equally spaced scores. Missing values have a level of their own, without a score.
+    levels have equally spaced scores. Missing values have their own level, which has no score.
 
     Raises
     ------
     OptionError
-        If `level_scores` does not fit the predictors, or if no predictor has scores.
+        If `level_scores` does not match the predictors, or if no predictor has scores.
     """
     if ordered != LINEAR:
         return None

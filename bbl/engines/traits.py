@@ -132,8 +132,8 @@ def strengths_of_draws(
 ) -> np.ndarray | None:
     """Return the strength (n_draws, n_pairs) of each pair in each posterior draw, or None.
 
-    The result is None without draws. `engine` and `rng` are not used, but are part of the signature
-    of `PosteriorTraits.strengths`.
+    The result is None if the fit has no draws. `engine` and `rng` are not used, but are part of the
+    signature of `PosteriorTraits.strengths`.
     """
     if fit.draws is None:
         return None
@@ -177,7 +177,7 @@ class PosteriorTraits:
         The sd refers to the Frobenius norm of a pair's couplings in the zero-sum gauge. `tau` is
         compared with the root mean square of these couplings, including reference levels, so that
         pairs with different numbers of levels are comparable. With two levels, the root mean square
-        is the Ising coupling. Both arrays have shape (n_pairs,) and are nan without draws.
+        is the Ising coupling. Both arrays have shape (n_pairs,) and are nan if there are no draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:

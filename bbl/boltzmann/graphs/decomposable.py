@@ -74,7 +74,7 @@ def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores
 def _possible_steps(
     margins: Margins, pairs: list[tuple[int, int]], neighbours: list[int]
 ) -> list[tuple[int, float, float]]:
-    """Return the edges that can be changed, and the resulting change in log-likelihood and size.
+    """Return the edges that can be changed, with changes in log-likelihood and parameter count.
 
     Edges are returned as positions in `pairs`. `neighbours` contains a bit set of the neighbours of
     each predictor.

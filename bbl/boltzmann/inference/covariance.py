@@ -112,8 +112,7 @@ class Covariances:
         ]
 
     def _for_all_groups(self, results: Iterable, placeholder: object) -> list:
-        """Return an item of `results` for each group with rows, and `placeholder` for the
-        others."""
+        """Return one of `results` for each group with rows, and `placeholder` for other groups."""
         remaining = iter(results)
         return [placeholder if group is None else next(remaining) for group in self._groups]
 
@@ -253,7 +252,7 @@ class Covariances:
 def sampled_terms(
     influence: RowInfluence, rows: Sample, expansion: np.ndarray | None
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariance of each table from a random sample, and the standard errors' errors.
+    """Return each table's covariance from a random sample, and relative errors of standard errors.
 
     Rows are drawn with probability ``1 / expansion`` and have weight w. If psi are their
     influences, the relative error (layout.size,) of a standard error is ``sqrt(sum (1 -

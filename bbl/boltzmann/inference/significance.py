@@ -208,8 +208,7 @@ class Evidence:
         return family.inside() if finite and family is not None else family
 
     def _coupling_family(self, pair_number: int, table_position: int) -> PowerSeries | None:
-        """Return the family of a coupling, given its pair and its (C order) position in the
-        table."""
+        """Return the family of a coupling, given its pair and its position in the table."""
         i, j = (int(v) for v in self.layout.pairs[pair_number])
         if pair_number not in self._strata:
             # parameters are requested pair by pair, so the strata of one pair are enough

@@ -198,8 +198,7 @@ class Conditional(Engine):
 
     @property
     def inert(self) -> tuple[str, ...]:
-        """Options without an effect: `lambda_` if there is no start, `epochs` with ordered
-        logits."""
+        """Options that have no effect: `lambda_` without a start, `epochs` with ordered logits."""
         return ("lambda_",) * (self.start is None) + ("epochs",) * self.is_ordinal
 
     @property
@@ -294,7 +293,7 @@ class Conditional(Engine):
 
     @property
     def has_design_errors(self) -> bool:
-        """Whether standard errors account for a sampling design, which no penalised fit does."""
+        """Whether standard errors account for a sampling design; False for penalised fits."""
         return self.has_tests and not self.firth
 
     def ridge_of(self, total: float) -> float:
@@ -308,8 +307,7 @@ class Conditional(Engine):
 
     @property
     def has_tests(self) -> bool:
-        """Whether estimates have standard errors and tests, which are not available with a
-        ridge."""
+        """Whether estimates have standard errors and tests; False if there is a ridge."""
         return not self.penalised
 
     @property

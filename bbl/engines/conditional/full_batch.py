@@ -93,7 +93,7 @@ class FullBatch:
     evaluations : int
         Number of evaluations of the objective.
     loss : float
-        Log-loss at the last evaluation.
+        Log-loss at the most recent evaluation.
     """
 
     def __init__(

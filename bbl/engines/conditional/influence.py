@@ -164,8 +164,7 @@ class ConditionalInfluence(MaximumInfluence):
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool)) / self.bias
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients, with 0 outside the
-        basis."""
+        """Return the covariance (K, 1 + size, K, 1 + size) of coefficients; 0 outside the basis."""
         shape = self.coefficients.shape
         basis = self.maximum.basis.ravel()
         check_memory(

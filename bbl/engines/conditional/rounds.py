@@ -57,10 +57,10 @@ UNSURE = "separation of the groups by combinations of levels was examined in a s
 
 
 def can_fit_in_rounds(engine: Any, layout: Layout, K: int) -> bool:
-    """Return whether rows may stay in a file, which requires nominal predictors and default
-    options.
+    """Return whether this model can be fitted while its rows stay in a file.
 
-    The number of coefficients must not exceed `MAX_COEFFICIENTS`.
+    All predictors must be nominal, most options must have their default values, and the number of
+    coefficients must not exceed `MAX_COEFFICIENTS`.
     """
     return (
         has_products(layout)

@@ -65,7 +65,7 @@ class Fitted(NamedTuple):
 
 
 class Objective(ABC):
-    """A convex function of parameters (size,), with its Hessian at the last evaluation point."""
+    """A convex function of parameters (size,), with its Hessian at the latest evaluation point."""
 
     @abstractmethod
     def __call__(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -84,7 +84,7 @@ class PseudoObjective(Objective):
     """Minus the mean log pseudo-likelihood of rows plus a ridge penalty.
 
     `ridge` is the penalty per observation on terms. `P` (n, D) contains the conditional
-    probabilities of all levels at the last evaluation point.
+    probabilities of all levels at the latest evaluation point.
     """
 
     def __init__(self, layout: Layout, sample: Sample, ridge: float):
@@ -112,7 +112,7 @@ class PseudoObjective(Objective):
         return float(value + 0.5 * (self.ridge @ theta**2)), gradient + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
-        """Return the Hessian at the last point times `v` (size,)."""
+        """Return the Hessian at the latest evaluation point, multiplied by `v` (size,)."""
         field = self.monomials.fields(v, self.X)
         # change of the probabilities if the parameters change by v: the fields minus their mean for
         # each predictor
@@ -121,7 +121,7 @@ class PseudoObjective(Objective):
         return self.monomials.adjoint(self.X, G) + self.ridge * v
 
     def diagonal(self) -> np.ndarray:
-        """Return the diagonal (size,) of the Hessian at the last point."""
+        """Return the diagonal (size,) of the Hessian at the latest evaluation point."""
         return (
             self.monomials.adjoint(self.X, self.P * (1.0 - self.P) * self.weights[:, None])
             + self.ridge
@@ -132,7 +132,7 @@ class ExactObjective(Objective):
     """Minus the mean log-likelihood plus a ridge penalty, computed by enumerating all states.
 
     `means` (size,) contains the means of the monomials over the rows. `moments` (size,) contains
-    their means over all states, which have probabilities `p` at the last evaluation point.
+    their means over all states, which have probabilities `p` at the latest evaluation point.
     """
 
     def __init__(self, layout: Layout, means: np.ndarray, ridge: float):
@@ -164,12 +164,12 @@ class ExactObjective(Objective):
         ), self.moments - self.means + self.ridge * theta
 
     def curve(self, v: np.ndarray) -> np.ndarray:
-        """Return the Hessian at the last point times `v` (size,)."""
+        """Return the Hessian at the latest evaluation point, multiplied by `v` (size,)."""
         energy = self.monomials.energies(v, self.X)
         return self.monomials.sums(self.X, self.p * (energy - self.moments @ v)) + self.ridge * v
 
     def diagonal(self) -> np.ndarray:
-        """Return the diagonal (size,) of the Hessian at the last point."""
+        """Return the diagonal (size,) of the Hessian at the latest evaluation point."""
         return self.moments * (1.0 - self.moments) + self.ridge
 
 

@@ -66,8 +66,8 @@ class MaximumLikelihood(Engine):
     lambdah : float, default 0.0
         L2 penalty on fields.
     prior_count : float, default 0.0
-        Number of additional rows, spread evenly over all possible states. Without couplings and
-        structural zeros, the fit is the same as naive Bayes with this `prior_count`.
+        Number of additional rows, spread evenly over all possible states. If there are no couplings
+        or structural zeros, the fit is the same as naive Bayes with this `prior_count`.
     tolerance : float, default 1e-10
         Norm of the gradient of the mean log-likelihood at which the iteration stops.
     itmax : int, default 200
@@ -88,11 +88,11 @@ class MaximumLikelihood(Engine):
     -----
     If cells are empty, the likelihood may increase indefinitely along some combinations of
     parameters, even if no margin is zero. These parameters are reported as not estimable. They are
-    found by a linear programme if the number of states times parameters is at most 2 million, and
-    otherwise from zero margins of terms. The fit then returns the limit, where some states have
-    probability zero, and the degrees of freedom refer to the remaining states and parameters
-    (Fienberg & Rinaldo 2012, Annals of Statistics 40). Missing values are marginalised on a table
-    of all states, as in the EM algorithm, which is valid if they are missing at random.
+    found by a linear programme if the number of states times the number of parameters is at most 2
+    million, and otherwise from zero margins of terms. The fit then returns the limit, where some
+    states have probability zero, and the degrees of freedom refer to the remaining states and
+    parameters (Fienberg & Rinaldo 2012, Annals of Statistics 40). Missing values are marginalised
+    on a table of all states, as in the EM algorithm, which is valid if they are missing at random.
 
     Examples
     --------

@@ -99,7 +99,7 @@ class IncompleteLikelihood(Objective):
     total : float
         Sum of all counts.
     theta : ndarray, shape (size,)
-        The last argument of `value`.
+        The most recent argument of `value`.
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     margins : list of ndarray

@@ -180,9 +180,10 @@ class _Part:
     Attributes
     ----------
     total : float
-        Weight of the rows, without rows that have no observed value.
+        Weight of the rows that have at least one observed value.
     uninformed : ndarray of bool, shape (size,)
-        Parameters of the solution's basis without information in H, which have no influence.
+        Parameters in the solution's basis about which H contains no information. The influence of
+        rows on them is zero.
     mu : ndarray, shape (size,)
         Moments of the model.
     share : float

@@ -79,7 +79,7 @@ class StateLikelihood(Objective):
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The last argument of `value`.
+        The most recent argument of `value`.
     p : ndarray, shape (n,)
         Probabilities of all states at `theta`.
     mu : ndarray, shape (size,)

@@ -85,7 +85,7 @@ def _step(
 
     `slope` is the inner product of the gradient and the direction at `theta`. The length of the
     step is quadrupled while the slope at its end is negative, and then bisected. If no slope is
-    small enough, the longest step with a negative slope is returned. Without such a step, the
+    small enough, the longest step with a negative slope is returned. If there is no such step, the
     result is zero.
     """
     # low: longest step with a negative slope; high: last step with a positive slope

@@ -107,7 +107,7 @@ class Solution:
     determined : ndarray of bool, shape (size,)
         Parameters with a finite and unique value at the maximum.
     basis : ndarray of bool, shape (size,)
-        A subset of the parameters. Their number is the degrees of freedom on the states with
+        A subset of the parameters. Their number equals the degrees of freedom on the states with
         positive probability; see `rank`.
     """
 
@@ -425,9 +425,9 @@ class Solver:
     ) -> Maximum:
         """Maximise an objective by L-BFGS, from `start` (size,).
 
-        `gradient` is evaluated at the last argument of `value`. `target` (size,) contains the
-        observed moments, `total` is the total weight of the rows, and `ridge` (size,) contains the
-        penalties.
+        `gradient` is evaluated at the most recent argument of `value`. `target` (size,) contains
+        the observed moments, `total` is the total weight of the rows, and `ridge` (size,) contains
+        the penalties.
         """
 
         def descent(theta: np.ndarray) -> np.ndarray:  # minus the gradient (size,) at `theta`

@@ -107,9 +107,9 @@ SMALLEST = np.nextafter(0.0, 1.0)  # smallest positive number, to avoid division
 def perfect_order(layout: Layout) -> list[int] | None:
     """Return an elimination order that does not add edges to the interaction graph, or None.
 
-    Such an order exists if and only if the graph is decomposable (triangulated). Each predictor in
-    the order is one whose remaining partners all interact with each other. If there are several
-    such predictors, one with the fewest partners is next.
+    Such an order exists if and only if the graph is decomposable (triangulated). The remaining
+    partners of each predictor in the order all interact with each other. If there are several such
+    predictors, one with the fewest partners is next.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     order = []
@@ -431,7 +431,7 @@ class TreeLikelihood:
     Attributes
     ----------
     theta : ndarray, shape (size,)
-        The last argument of `value`.
+        The most recent argument of `value`.
     margins : Margins
         Margins at `theta`; uninitialised before the first call of `value`.
     """
@@ -458,7 +458,7 @@ class TreeLikelihood:
         return float(self.target @ theta) - self.margins.log_z - 0.5 * float(self.ridge @ theta**2)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient (size,) at the last argument of `value`."""
+        """Return the gradient (size,) at the most recent argument of `value`."""
         return self.target - self.tree.moments(self.margins) - self.ridge * self.theta
 
 

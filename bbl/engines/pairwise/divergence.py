@@ -49,7 +49,7 @@ class ContrastiveDivergence(PairwiseEngine):
 
     The likelihood is maximised by Adam. Its gradient contains expectations under the model, which
     are estimated by persistent Gibbs chains. The method is a version of persistent variational
-    inference (`PersistentVI`) that gives a point estimate, for comparison or for models that are
+    inference (`PersistentVI`) that returns a point estimate, for comparison, or for models that are
     too large for ``method="ml"``.
 
     Parameters
@@ -66,8 +66,9 @@ class ContrastiveDivergence(PairwiseEngine):
     sweeps : int, default 3
         Gibbs sweeps in each iteration.
     chains : int, default 100
-        Number of Gibbs chains. Chains run in packs of 32, and a pack takes no longer than a single
-        chain. The smallest number of packs with at least 90% of the requested chains is used.
+        Number of Gibbs chains. Chains are run in batches of 32, and a batch takes no longer than a
+        single chain. The smallest number of batches with at least 90% of the requested chains is
+        used.
     lr : float, default 0.01
         Initial step size of Adam, which decreases linearly to zero.
 
@@ -114,7 +115,7 @@ class ContrastiveDivergence(PairwiseEngine):
 
     @property
     def n_chains(self) -> int:
-        """Number of chains in whole packs: at least 90% of `chains`."""
+        """Number of chains in whole batches, which is at least 90% of `chains`."""
         return math.ceil(CHAIN_SHARE * self.chains / pack_size()) * pack_size()
 
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:

@@ -31,7 +31,8 @@ class TablePenalty:
         Weight of half the square of each parameter. The weight is zero for couplings if norms are
         penalised.
     threshold : ndarray, shape (G,)
-        Weight of the norm of each table. The weight is zero for fields, and with the L2 penalty.
+        Weight of the norm of each table. The weight is zero for fields, and for all tables if the
+        penalty is L2.
     """
 
     def __init__(self, layout: Layout, kind: str, lambda_: float, lambdah: float):
@@ -59,7 +60,7 @@ class TablePenalty:
         return np.add.reduceat(values, self.cuts[:-1]) if len(values) else np.zeros(0)
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Return for each parameter (size,) the element of `values` (G,) for its table."""
+        """Return the element of `values` (G,) for each parameter's table, as an array (size,)."""
         return np.repeat(values, self.sizes)
 
     def value(self, simplex: np.ndarray) -> float:

@@ -47,7 +47,7 @@ PAIRS = 4  # number of curvature pairs in L-BFGS: a step and the change in the g
 def sample_size(layout: Layout) -> int:
     """Return the number of rows to draw.
 
-    With this sample, each round multiplies the error by about 2 sqrt(D / rows).
+    With this sample size, each round multiplies the error by about 2 sqrt(D / rows).
     """
     return max(MIN_SAMPLE, ROWS_PER_COLUMN * regressors(layout).D)
 
@@ -98,9 +98,9 @@ class Corrected:
 
     Let f be the objective for all rows and f_s the objective for a random sample. Then ``f_s(x) -
     <x, grad f_s(x_k) - grad f(x_k)>`` has the same gradient as f at ``x_k`` and approximately the
-    same curvature. Its minimum is ``x_{k+1}``. Rounds converge to the optimum of f with any sample,
-    separately for each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan, Guo & Wang
-    2023).
+    same curvature. Its minimum is ``x_{k+1}``. Rounds converge to the optimum of f regardless of
+    the sample, separately for each site (Shamir, Srebro & Zhang 2014; Jordan, Lee & Yang 2019; Fan,
+    Guo & Wang 2023).
 
     If the curvature is poorly estimated from the sample, as for pairs of rare levels, information
     from earlier rounds is used. The steps of these rounds are curvature pairs of L-BFGS, in a

@@ -602,7 +602,7 @@ class PseudoLikelihood(Engine):
         )
 
     def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
-        """Return the mean unpenalised log pseudo-likelihood; None with a prior count.
+        """Return the mean unpenalised log pseudo-likelihood, or None if there is a prior count.
 
         It is computed from the objective and the site solution of the fit. This is not possible
         with a prior count, which changes the rows.
@@ -768,7 +768,7 @@ class PseudoLikelihood(Engine):
     def stored_memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the memory, in bytes, of a fit to rows in a file.
 
-        The fit is to a sample, or to all rows if there are only a few.
+        The model is fitted to a sample, or to all rows if there are only a few.
         """
         if layout.scores is not None:
             return self.memory(n, layout, settings)

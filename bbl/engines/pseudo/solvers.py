@@ -53,7 +53,7 @@ POLISH_SIZE = 1024  # Newton's method follows L-BFGS up to this number of parame
 
 
 class Sites:
-    """Reports on the fits of m sites, all of shape (m,).
+    """Reports on the fits of m sites, as arrays of shape (m,).
 
     Attributes
     ----------

@@ -92,9 +92,9 @@ class PersistentVI(Engine):
     sweeps : int, default 3
         Gibbs sweeps in each iteration.
     chains : int, default 100
-        Total number of Gibbs chains for all draws. Each draw runs packs of 32 chains, which take no
-        longer than one chain, and uses the smallest number of packs that provides at least 90% of
-        the chains (100 chains for 3 draws become 96; 40 chains for one draw become 64).
+        Total number of Gibbs chains for all draws. Each draw runs batches of 32 chains, which take
+        no longer than one chain, and uses the smallest number of batches that provides at least 90%
+        of the chains (100 chains for 3 draws become 96; 40 chains for one draw become 64).
     draws : int, default 3
         Number of parameter draws in each iteration. Each draw has its own chains.
     lr : float, default 0.01
@@ -275,7 +275,7 @@ class PersistentVI(Engine):
 
     @property
     def n_chains(self) -> int:
-        """Number of chains per draw, in whole packs.
+        """Number of chains per draw, in whole batches.
 
         The total number of chains is at least 90% of `chains`.
         """
@@ -444,9 +444,9 @@ class PersistentVI(Engine):
         )
 
     def _threads(self, sample: Sample, layout: Layout, workers: int) -> tuple[int, int]:
-        """Return the number of threads for draws, and for packs and blocks within each draw.
+        """Return the number of threads for draws, and for batches and blocks within each draw.
 
-        Chains are processed in packs, and parameters in blocks. A thread is only used if there is
+        Chains are processed in batches, and parameters in blocks. A thread is only used if there is
         enough work for it.
         """
         n_states = self.n_chains * self.sweeps if self.likelihood == "sampled" else sample.n

@@ -210,7 +210,7 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
     x of the states.
 
     ``sd`` is nan for a group without rows. If draws are stored, it is omitted, because it can be
-    computed from them. The result is empty without a posterior.
+    computed from them. The result is empty if there is no posterior.
     """
     if all(run.sd is None for run in runs):
         return {}
@@ -231,8 +231,8 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
 def _unpack_posterior(
     arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None
 ) -> dict[str, Any]:
-    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty
-    without a posterior.
+    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty if
+    there is no posterior.
     """
     state = {
         k.removeprefix(STATE_PREFIX): array[run]
@@ -336,9 +336,7 @@ def _unpack_numbers(stored: list) -> np.ndarray:
 
 
 def _pack_tuning(tuning: Tuning | None) -> dict | None:
-    """Return the cross-validation inside a fit as a dict for JSON, or None without a
-    cross-validation.
-    """
+    """Return the cross-validation inside a fit as a dict for JSON, or None if there was none."""
     if tuning is None:
         return None
     vectors = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}

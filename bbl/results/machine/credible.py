@@ -105,8 +105,8 @@ class PosteriorInference(Estimates):
         )
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or of a difference in a list; None without
-        draws.
+        """Return the draws (n, size) of each group, or of a difference in a list; None if there are
+        no draws.
 
         The draws of all chains are concatenated.
         """
@@ -155,7 +155,7 @@ class PosteriorInference(Estimates):
             The columns of ``tidy()`` that identify the parameter (``group``, ``predictor``, ...),
             then ``estimate`` (posterior mean), ``se`` (posterior sd), ``z`` and ``p`` (missing),
             ``lower``, ``upper``, and ``test``, a description of the posterior. The interval has
-            equal tails. Its limits are quantiles of the draws or, without draws, of a normal
+            equal tails. Its limits are quantiles of the draws or, if there are none, of a normal
             distribution.
 
         Raises
@@ -274,8 +274,8 @@ class PosteriorInference(Estimates):
         couplings exceed `tau`.
 
         They refer to the P pairs of one group and are nan for a group without rows. `run` is the
-        engine run of the group. Some methods sample the strengths. They use a fixed seed, which
-        makes repeated calls agree.
+        engine run of the group. Some methods sample the strengths. They use a fixed seed, so that
+        repeated calls return the same result.
         """
         layout = self._estimate.parameters.layout
         if run.sd is None:

@@ -115,7 +115,7 @@ class CVResults(Notebook):
 
     @property
     def _best_scores(self) -> np.ndarray:
-        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K = 1 without a
+        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K = 1 if there is no
         response.
         """
         return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
@@ -156,8 +156,8 @@ class CVResults(Notebook):
         Returns
         -------
         DataFrame
-            Columns are the setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier``, and with
-            two groups ``AUC``.
+            Columns are the setting, ``calibrate``, ``accuracy``, ``logloss``, ``brier`` and, with
+            two groups, ``AUC``.
 
         Raises
         ------
@@ -425,7 +425,7 @@ class CVResults(Notebook):
         bins : int, default 10
             Number of bins of equal width between 0 and 1.
         groups : sequence, optional
-            Groups to draw; by default all, or only the second of two.
+            Groups to draw; by default all groups, or only the second group if there are two.
         axes : sequence of matplotlib Axes, optional
             One diagram and one histogram for all groups, or a diagram and a histogram for each
             group; a new figure by default.

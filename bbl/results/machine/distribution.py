@@ -42,9 +42,9 @@ def _parse_mask(
 ) -> np.ndarray:
     """Return `mask`, the cells to be treated as missing, as a bool array with `shape` (n, m).
 
-    With None, no cells are masked. Columns of a DataFrame are matched to the predictor `names`, and
-    predictors without a column are not masked. Raises a DataError for an invalid shape, column or
-    type.
+    If it is None, no cells are masked. Columns of a DataFrame are matched to the predictor `names`,
+    and predictors without a column are not masked. Raises a DataError for an invalid shape, column
+    or type.
     """
     if mask is None:
         return np.zeros(shape, dtype=bool)

@@ -127,7 +127,7 @@ def tables_memory(layout: Layout) -> float:
 
 @dataclass(frozen=True, repr=False)
 class GroupParameters(Named, DeprecatedNames):
-    """Fields and couplings of one group. As in R, ``par["h"]`` is ``par.h``.
+    """Fields and couplings of one group. As in R, ``par["h"]`` is the same as ``par.h``.
 
     Attributes
     ----------

@@ -88,7 +88,7 @@ def untested_table(
 
 
 def term_labels(labels: Labels, layout: Layout, first: int = 0) -> dict[str, Any]:
-    """Return the columns that identify the terms of a layout, from term number `first` on.
+    """Return the columns that identify the terms of a layout, starting with term number `first`.
 
     Fields precede interactions.
 

@@ -59,7 +59,7 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def __repr__(self) -> str:
-        """Return the number of parameters and groups, and the note."""
+        """Return the numbers of parameters and groups, and the note on standard errors."""
 
     @abstractmethod
     def _covariance(self, groups: list[int]) -> np.ndarray:

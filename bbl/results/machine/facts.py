@@ -83,7 +83,7 @@ def observations(fit: MachineResults) -> int | str:
 
 
 def _settings_text(engine: Engine) -> str:
-    """Return the main options of the engine, and other options with an effect and a non-default
+    """Return the engine's main options, and any other options that have an effect and a non-default
     value.
     """
     options = fields(engine)
@@ -109,8 +109,8 @@ def _settings_text(engine: Engine) -> str:
 
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "Structural zeros": the combinations that cannot occur; empty without
-    structural zeros.
+    """Return the fact "Structural zeros": the combinations that cannot occur; empty if there are
+    none.
     """
     # which cells of the predictors `scope` can occur; None if all can
     support = fit.estimate.parameters.layout.support
@@ -129,7 +129,7 @@ def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
 def _order_facts(fit: MachineResults) -> dict[str, Any]:
     """Return the fact "In order": the predictors with ordered levels, and their coding.
 
-    The result is empty without ordered levels, or if the engine treats them as nominal.
+    The result is empty if no levels are ordered, or if the engine treats them as nominal.
     """
     # n_ordered (m,): number of ordered levels of each predictor; the order of two levels carries no
     # information

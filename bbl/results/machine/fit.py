@@ -150,8 +150,8 @@ class BBLResults(FittedMachine, ClassifierResults):
         """Return the source of standard errors: posterior draws if the method has them, survey
         replicates, or a covariance.
 
-        Raises an OptionError or DataError with the reason if the fit has none. `rng` draws class
-        proportions for posterior draws.
+        Raises an OptionError or DataError with the reason if the fit has none. `rng` is used to
+        draw class proportions for posterior draws.
         """
         if self.training is None and self._kept is None and not self.engine.posterior:
             raise DataError(
@@ -194,9 +194,9 @@ class BBLResults(FittedMachine, ClassifierResults):
         """Return all levels (predictor, code) of predictors with a huge parameter or without
         convergence.
 
-        A huge parameter does not have a finite optimum. It is a log odds against the first level,
-        and either level may not have any rows, so all levels of the predictor are returned.
-        `converged` (m,) indicates whether the fit of each predictor converged.
+        A huge parameter does not have a finite optimum. It is a log odds relative to the first
+        level. All levels of the predictor are returned, because either of the two levels may have
+        no rows. `converged` (m,) indicates whether the fit of each predictor converged.
         """
         layout = self.estimate.parameters.layout
         theta = self.estimate.parameters.theta
@@ -418,9 +418,9 @@ class BBLResults(FittedMachine, ClassifierResults):
         newdata, type, unseen, priors, costs
             As in `ClassifierResults.predict`.
         draws : {"all", "mean"}, default "all"
-            With posterior draws, the probability of a group: "all" averages over evenly spaced
-            draws (200, or 50 if ln Z is estimated by annealing), and "mean" uses the mean of the
-            draws.
+            How the probability of a group is computed from posterior draws: "all" averages over
+            evenly spaced draws (200, or 50 if ln Z is estimated by annealing), and "mean" uses the
+            mean of the draws.
 
         Returns
         -------

@@ -90,11 +90,11 @@ class GoodnessMixin(MachineResults):
         DataFrame
             Indexed by ``statistic``: ``"G2"`` (likelihood ratio against the saturated model),
             ``"X2"`` (Pearson) and ``"Freeman-Tukey"`` (``4 sum (sqrt(O) - sqrt(E))^2``, with
-            observed counts O and fitted counts E). Columns are ``value``, ``df``, ``p`` from the
-            chi-square distribution, with `bootstrap` also ``p_bootstrap``, and ``test``. The
-            degrees of freedom are the number of cells with a positive expected count, minus 1,
-            minus the number of estimable parameters. They are therefore also correct if some
-            margins are zero.
+            observed counts O and fitted counts E). The columns are ``value``, ``df``, ``p`` (from
+            the chi-square distribution), ``p_bootstrap`` (only if `bootstrap` is positive) and
+            ``test``. The degrees of freedom are the number of cells with a positive expected count,
+            minus 1, minus the number of estimable parameters. They are therefore also correct if
+            some margins are zero.
 
             The chi-square distribution is inaccurate if an expected count is below 1, or if more
             than a fifth of them are below 5 (Cochran 1954, Biometrics 10).
@@ -173,9 +173,9 @@ class GoodnessMixin(MachineResults):
             The columns of the predictors are followed by the ``observed`` and ``fitted`` counts and
             the residuals ``pearson``, ``deviance`` (signed root of the cell's contribution to G2)
             and ``adjusted`` (Haberman's residuals, which are standard normal in large samples if
-            the model is correct). ``adjusted`` is missing with a penalty, and in cells that the
-            model always fits exactly. A trailing underscore is added to the name of a column if a
-            predictor has the same name.
+            the model is correct). ``adjusted`` is missing if there is a penalty, and in cells that
+            the model always fits exactly. A trailing underscore is added to the name of a column if
+            a predictor has the same name.
 
         Raises
         ------
@@ -281,8 +281,8 @@ class GoodnessMixin(MachineResults):
     def _group_tables(self, what: str) -> list[GroupCells]:
         """Return the observed and fitted counts of the cells of each group.
 
-        `what` is the name of the call for the OptionError or DataError that is raised without such
-        counts.
+        `what` is the name of the call for the OptionError or DataError that is raised if there are
+        no such counts.
         """
         # `refusals` maps unavailable features to reasons
         if (reason := self.engine.refusals().get("goodness_of_fit")) is not None:

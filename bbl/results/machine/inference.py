@@ -297,7 +297,9 @@ class Inference(Estimates):
         return found
 
     def _group_survey(self, g: int) -> SurveySample | None:
-        """Return the sampling design of the rows of group number `g`, or None without a design."""
+        """Return the sampling design of the rows of group number `g`, or None if there is no
+        design.
+        """
         return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property
@@ -455,7 +457,7 @@ class Inference(Estimates):
 
     @property
     def _df(self) -> float:
-        """Degrees of freedom of the test statistic; infinite without a sampling design."""
+        """Degrees of freedom of the test statistic; infinite if there is no sampling design."""
         return np.inf if self._survey is None else self._survey.df
 
     def _intercept_covariance(self) -> np.ndarray:
@@ -736,8 +738,8 @@ class Inference(Estimates):
     def _number_tests(self, of: Compared) -> list[pd.DataFrame]:
         """Return the rows of `tests` for numeric predictors.
 
-        The list is empty without numeric predictors, and for differences from the pooled fit, which
-        does not include them.
+        The list is empty if there are no numeric predictors, and for differences from the pooled
+        fit, which does not include them.
         """
         numbers = self._numbers
         selection = self._selection(of)

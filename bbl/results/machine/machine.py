@@ -73,7 +73,7 @@ def of_categories(method: Callable[..., Result]) -> Callable[..., Result]:
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
-    """Fitted Boltzmann machines: one for each response group, or a single one without a
+    """Fitted Boltzmann machines: one for each response group, or a single one if there is no
     response.
     """
 
@@ -309,7 +309,7 @@ class MachineResults(ModelResults):
 
     @property
     def _hidden(self) -> Predictive | None:
-        """Posterior draws of machines with hidden units; None without hidden units."""
+        """Posterior draws of machines with hidden units; None if there are no hidden units."""
         draws = self.estimate.predictive
         return None if draws is None or not draws.hidden else draws
 
@@ -338,7 +338,8 @@ class MachineResults(ModelResults):
 
         See `Estimate.class_scores`.
 
-        Raises a DataError for a row in a cell that cannot occur in any group, if there are several.
+        If there are several groups, raises a DataError for rows in cells that cannot occur in any
+        group.
         """
         support = self.estimate.parameters.layout.support
         if support is not None and len(self.labels.groups) > 1:
@@ -455,7 +456,7 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _inference(self) -> Inference:
-        """Inference for methods with likelihood equations, with ``rows="auto"``."""
+        """The tables of ``inference(rows="auto")`` if the method has likelihood equations."""
         return self._inference_from("auto")
 
     def _inference_from(self, rows: str | int) -> Inference:
@@ -512,7 +513,7 @@ class MachineResults(ModelResults):
         return kept.thinned(AUTO_ROWS, self.design.n_levels)
 
     def _number_tests(self) -> NumberTests | None:
-        """Return the tests of the means of numeric predictors; None without numeric predictors."""
+        """Return the tests of the means of numeric predictors; None if no predictor is numeric."""
         location = self.estimate.location
         if location is None or self.training is None:
             return None
@@ -520,12 +521,12 @@ class MachineResults(ModelResults):
 
     @cached_property
     def _posterior(self) -> PosteriorInference:
-        """Inference for methods with a posterior."""
+        """The tables of ``inference()`` if the method has a posterior."""
         return PosteriorInference(self.labels, self.estimate, self.engine)
 
     @cached_property
     def _contrasts(self) -> DifferenceInference:
-        """Inference for penalised joint fits of all groups."""
+        """The tables of ``inference()`` if all groups were fitted jointly with a penalty."""
         part = self._categorical
         return DifferenceInference(part.labels, part.estimate, self.engine, part._checked_rows())
 
@@ -553,7 +554,7 @@ class MachineResults(ModelResults):
         )
 
     def _location(self) -> Location:
-        """Return the location model. Raises a DataError without numeric predictors."""
+        """Return the location model. Raises a DataError if no predictor is numeric."""
         if self.estimate.location is None:
             raise DataError(
                 "This fit has no numeric predictors.",
@@ -563,7 +564,7 @@ class MachineResults(ModelResults):
 
     @property
     def _location_model(self) -> LocationModel | None:
-        """Model of the numeric predictors, for refits; None without numeric predictors."""
+        """Model of the numeric predictors, for refits; None if no predictor is numeric."""
         location = self.estimate.location
         return None if location is None else location.model
 
@@ -694,7 +695,7 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """Text of the summary on the sampling design, or None without a design.
+        """Text of the summary on the sampling design, or None if there is no design.
 
         Model files without rows also contain this text.
         """
@@ -712,8 +713,8 @@ class MachineResults(ModelResults):
     def _test_sections(self) -> list[Section]:
         """Return the sections with joint tests of fields and couplings.
 
-        The list is empty without tests and for large models. For an ordered response, it begins
-        with thresholds and effects.
+        The list is empty for large models, and if there are no tests. For an ordered response, it
+        begins with thresholds and effects.
         """
         is_ordinal = self.engine.is_ordinal and self.estimate.parameters.layout.size > 0
         if is_ordinal and not self.engine.has_tests:

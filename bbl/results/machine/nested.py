@@ -36,8 +36,8 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     """Return the test of two nested fits: ``df``, ``test`` (its name, or the reason why it is
     missing), ``ratio`` and ``p``.
 
-    ``ratio`` is omitted if terms are tested one by one; ``ratio`` and ``p`` are omitted without a
-    test. Raises a DataError or OptionError if the fits are not nested, have different complete
+    ``ratio`` is omitted if terms are tested one by one; ``ratio`` and ``p`` are omitted if there is
+    no test. Raises a DataError or OptionError if the fits are not nested, have different complete
     rows, are not both Boltzmann machines, or do not have likelihood equations.
     """
     if isinstance(other, MachineResults):

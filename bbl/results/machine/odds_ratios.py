@@ -112,8 +112,8 @@ class OddsRatiosMixin(MachineResults):
         The odds ratio of two levels against the reference levels, given all other predictors, is
         the exponential of their coupling. If two predictors are part of a term of three or more
         predictors, their odds ratio depends on the levels of the other predictors. The table then
-        has a row for each combination of these levels. They are available for methods with standard
-        errors of single groups, such as ``"ml"`` and ``"pseudo"``.
+        has a row for each combination of these levels. Odds ratios are available for methods with
+        standard errors of single groups, such as ``"ml"`` and ``"pseudo"``.
 
         For other analyses of contingency tables, see statsmodels:
         `statsmodels.stats.contingency_tables.StratifiedTable` for the Mantel-Haenszel common odds

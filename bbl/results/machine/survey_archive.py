@@ -37,7 +37,7 @@ SURVEY_TABLE = {
 
 
 def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
-    """Return the arrays of a sampling design by name; empty without a design."""
+    """Return the arrays of a sampling design by name; empty if there is no design."""
     if survey is None:
         return {}
     # replicates: None if covariances are linearised
@@ -61,7 +61,7 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
 
 
 def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
-    """Return the sampling design stored by `pack_survey`, or None without a design.
+    """Return the sampling design stored by `pack_survey`, or None if there is no design.
 
     Raises a ValueError unless strata and clusters are numbered consecutively and rows are
     increasing.

@@ -220,8 +220,8 @@ class UncertaintyMixin(MachineResults):
             not estimable. None: only strengths, because tests take a long time for predictors with
             many levels.
         n : int, default 999
-            Permutations of each pair; the smallest possible p-value is ``1 / (n + 1)``, which is
-            then noted in ``test``.
+            Number of permutations for each pair. The smallest possible p-value is ``1 / (n + 1)``;
+            the column ``test`` shows where it was reached.
         seed : int or numpy.random.Generator, optional
             Seed for ``pvalues="permutation"``.
         n_jobs : int, optional

@@ -104,8 +104,7 @@ class Candidate:
     variants : tuple of Engine
         Engines to compare, which differ in options other than the tuned option.
     settings : tuple of float
-        Values of the tuned option to compare, in increasing order; empty if there is no tuned
-        option.
+        Values of the tuned option to compare, in increasing order; empty if no option is tuned.
     on_a_line : bool, default False
         Whether the first variant is intermediate between the second and the third; see `tune`.
     relevance : float, optional

@@ -109,7 +109,7 @@ def cross_fit(
     judging: Judging,
     progress: Callable | None = None,
 ) -> CrossFit:
-    """Compare settings on the validation rows of each fold, and fit the model at the best one.
+    """Compare settings on the validation rows of each fold, and fit the model at the best setting.
 
     `settings` (S,) contains values of the tuned option. If it is None, the engine's own value is
     used.

@@ -96,8 +96,8 @@ def guard_memory(
 ) -> None:
     """Raise a MemoryError if K groups and `extra` pooled fits would not fit into memory.
 
-    `workers` groups are fitted at the same time. `values` contains the settings, or is None for the
-    engine's own setting. `folds` is the number of folds whose results are stored.
+    Up to `workers` groups are fitted at the same time. `values` contains the settings, or is None
+    for the engine's own setting. `folds` is the number of folds whose results are stored.
     """
     n_settings = 1 if values is None else len(values)
     # 8 bytes per parameter. Parameters of groups are stored twice: in each group's fit, and in an

@@ -93,7 +93,7 @@ class Predictive:
     def with_units(
         self, codes: np.ndarray, unknown: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Append hidden units, unknown in every row, to the codes and the mask of unknown cells."""
+        """Append hidden units, unknown in all rows, to codes and to a mask of unknown cells."""
         if not self.hidden:
             return codes, unknown
         unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown

@@ -102,9 +102,9 @@ def walk_variants(
     settings of a variant stops in three cases: if two consecutive losses exceed the variant's
     smallest loss so far, if one loss is far above it, or if two consecutive losses are worse than
     another variant's at the same settings. In the first case, one such loss is sufficient at or
-    beyond the best setting of earlier variants. With `on_a_line`, the first variant is intermediate
-    between the second and the third, and the third is skipped if the second is better than the
-    first by more than `CLEAR`. ``report()`` is called after each variant.
+    beyond the best setting of earlier variants. If `on_a_line` is True, the first variant is
+    intermediate between the second and the third, and the third is skipped if the second is better
+    than the first by more than `CLEAR`. ``report()`` is called after each variant.
     """
     least_by_setting = np.full(last + 1, np.inf)
     least_by_variant = np.full(n_variants, np.inf)

@@ -78,7 +78,7 @@ class FitData:
         Predictors and terms in the formula, before an engine changes them; None for models other
         than Boltzmann machines.
     K : int
-        Number of response groups; 1 if there is no response.
+        Number of response groups; 1 if the formula has no response.
     labels : Labels, optional
         Names of groups and predictors, for results and errors.
     design : Design, optional

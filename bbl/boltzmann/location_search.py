@@ -27,9 +27,9 @@ SETTINGS: dict[str, tuple[Any, ...]] = {
 
 
 def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel:
-    """Return the location model whose unspecified options minimise the out-of-fold log-loss.
+    """Return the location model, with unspecified options selected by out-of-fold log-loss.
 
-    Scores are computed with naive Bayes for the categorical predictors. If there are no classes,
+    Scores are computed with naive Bayes for the categorical predictors. For data without classes,
     the loss is minus the log density of the numeric predictors. Folds do not depend on random
     numbers or on the order of the rows. Moments are computed once for each fold and transformation,
     and reused for all settings.

@@ -121,8 +121,8 @@ def remedy(calibrate: str, auto: bool, option: str | None = None) -> str:
 
     `auto` indicates whether ``method="auto"`` can fit these rows. `option` is the name of an option
     that could be selected by cross-validation, which is suggested because calibration cannot
-    correct poor estimates. It is None if there is no such option, or if the option has already been
-    selected by cross-validation.
+    correct poor estimates. It is None if the method has no such option, or if the option has
+    already been selected by cross-validation.
     """
     arguments = [] if option is None else [f"{option}='cv'"]
     if calibrate not in TEMPERED:
@@ -251,9 +251,9 @@ def training_rows(
 
     `cost` is the number of parameters that are looked up to score one row. If there are too many
     rows, a systematic sample with probabilities proportional to weight is used. Rows with many
-    missing values are omitted. With `no_missing`, all rows with missing values are omitted. If all
-    rows are used, the distinct rows of each group are returned in a fixed order. The result then
-    does not depend on the order, repetition or source of the rows.
+    missing values are omitted. If `no_missing` is True, all rows with missing values are omitted.
+    If all rows are used, the distinct rows of each group are returned in a fixed order. The result
+    then does not depend on the order, repetition or source of the rows.
     """
     max_rows = int(np.clip(MAX_LOOKUPS_OF_SAMPLE / cost, MIN_SAMPLE_ROWS, MAX_SAMPLE_ROWS))
     # a row of weight w counts as w rows, but weights may also be less than 1
@@ -351,8 +351,7 @@ def naive_scores(
     The score of group g is ``ln share_g + sum_i ln P(x_i | g)``, where ``P(a | g) = (n_a + prior /
     L_i) / (n + prior)`` if n_a of the group's n rows have level a. `counts` contains the level
     counts (K, L_i) of each predictor in each group, and `log_shares` (K,) the log class
-    proportions. Missing values are ignored. The sum is over `predictors`, by default over all of
-    them.
+    proportions. Missing values are ignored. By default, all `predictors` are used.
     """
     scores = np.tile(log_shares, (rows.n, 1))
     prior_count = BASELINE.prior_count

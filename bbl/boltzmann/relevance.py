@@ -1,4 +1,4 @@
-"""Fits where only relevant predictors, selected from the data, differ between groups.
+"""Fits with parameters that differ between groups only for selected, relevant predictors.
 
 The selected predictors are fitted separately, and the fit is then extended to all predictors. The
 other predictors have *shared* fields, which are the same in all groups, and no interactions. They

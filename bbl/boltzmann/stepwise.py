@@ -83,7 +83,7 @@ class StepScorer:
     K : int
         Number of groups.
     layout : Layout
-        Layout of the first model, whose numbers of levels and structural zeros apply to all models.
+        Layout of the first model. Its numbers of levels and structural zeros apply to all models.
     engine : Engine
         An engine with `has_likelihood`.
 

@@ -74,7 +74,7 @@ def make_support(cells: ImpossibleCells, labels: Labels) -> Support | None:
 
 
 def refuse_observed_rows(support: Support, rows: Sample, labels: Labels) -> None:
-    """Raise a DataError if an impossible cell has rows, naming the first such cell."""
+    """Raise a DataError that names the first impossible cell with rows, if there is one."""
     possible = support.rows(rows.codes, rows.missing)
     group = rows.response if support.n_groups > 1 else np.zeros(rows.n, dtype=np.intp)
     is_impossible = ~possible[np.arange(rows.n), group] & (rows.weights > 0.0)

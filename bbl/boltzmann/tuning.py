@@ -70,7 +70,7 @@ def tune(
     rule : {"cv", "cv-1se"} or None
         Rule for selecting the setting: the setting with the smallest log-loss ("cv"), or the
         simplest setting whose log-loss is within one standard error of the smallest ("cv-1se").
-        None keeps the engine's setting. If there are no classes, the log pseudo-likelihood of rows
+        None keeps the engine's setting. For data without classes, the log pseudo-likelihood of rows
         is used.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
@@ -268,8 +268,8 @@ def _best_position(grid: np.ndarray, sign: int, stepwise: bool, losses_of: Calla
     """Return the position with the smallest loss on `grid`.
 
     The search starts in the middle of the grid if `stepwise` is True, and otherwise at the simplest
-    setting. `losses_of` takes an array of settings and returns a tuple whose first element contains
-    their losses. `sign` is 1 if the complexity of models increases along the grid, and -1 if it
+    setting. `losses_of` takes an array of settings and returns a tuple; the first element contains
+    the losses. `sign` is 1 if the complexity of models increases along the grid, and -1 if it
     decreases.
     """
     if stepwise:

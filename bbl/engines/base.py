@@ -264,7 +264,7 @@ class Engine:
 
     @property
     def grid(self) -> tuple[float, ...]:
-        """Values of the tuned option that ``"cv"`` compares; empty if there is no tuned option."""
+        """Values of the tuned option that ``"cv"`` compares; empty if no option is tuned."""
         return () if self.tuned is None else self.tuned.grid
 
     @property
@@ -527,7 +527,7 @@ class Engine:
         return layout
 
     def check_equations(self) -> None:
-        """Raise an OptionError if the engine has no `equations` and thus no standard errors."""
+        """Raise an OptionError if the engine has no `equations` for standard errors."""
         reason = self.refusals().get("tests")
         if reason is not None:
             raise OptionError(
@@ -600,7 +600,7 @@ class Engine:
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of a sample of the fitted rows on a group's fit, and the sample.
+        """Return the influence of sampled rows on a group's fit, followed by these rows.
 
         The model is not refitted. `theta` (layout.size,) contains the group's parameters.
         `site_theta` contains the solution at each site, or is None if it was not kept. This method

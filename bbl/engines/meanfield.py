@@ -236,9 +236,9 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     """Yield ``(eps C + (1 - eps) tr(C)/D I)^-1`` (eq. 21) for each eps, and whether it is singular.
 
     With missing values, the elements of C (D, D) are based on different rows, so C may have
-    negative eigenvalues. With `clip`, these are set to zero. The result is the nearest positive
-    semidefinite matrix in the Frobenius norm, which is at least as close to the true covariance as
-    C.
+    negative eigenvalues. If `clip` is True, these are set to zero. The result is the nearest
+    positive semidefinite matrix in the Frobenius norm, which is at least as close to the true
+    covariance as C.
 
     A single eps without `clip` uses a Cholesky factorisation. Several values of eps use the same
     eigendecomposition. An eigendecomposition is also used if the Cholesky factorisation fails or

@@ -177,7 +177,7 @@ class PosteriorTraits:
         The sd refers to the Frobenius norm of a pair's couplings in the zero-sum gauge. `tau` is
         compared with the root mean square of these couplings, including reference levels, so that
         pairs with different numbers of levels are comparable. With two levels, the root mean square
-        is the Ising coupling. Both arrays have shape (n_pairs,) and are nan if there are no draws.
+        is the Ising coupling. Both arrays have shape (n_pairs,) and are nan for fits without draws.
         """
         strengths = self.strengths(engine, layout, fit, rng)
         if strengths is None:

@@ -22,7 +22,7 @@ NEGLIGIBLE = 60.0  # graphs with a criterion above the minimum plus this have no
 
 
 def greedy_graphs(margins: Margins, k: float, progress: Callable) -> GraphScores:
-    """Add or drop edges while ``-2 log-likelihood + k parameters`` decreases.
+    """Add or drop edges as long as ``-2 log-likelihood + k parameters`` decreases.
 
     The search starts from the empty graph. Each step changes the edge for which the criterion
     decreases most.

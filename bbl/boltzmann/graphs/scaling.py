@@ -26,7 +26,7 @@ def fit_cliques(counts: np.ndarray, models: list[list[tuple[int, ...]]]) -> np.n
     ----------
     counts : ndarray, shape (L_1, .., L_m)
     models : list of lists of tuples of int
-        Maximal terms of each model: sets of axes whose margins are fitted.
+        Maximal terms of each model, i.e. the sets of axes with a margin that is fitted.
 
     Returns
     -------

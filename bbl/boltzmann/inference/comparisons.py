@@ -198,7 +198,7 @@ def _merge_samples(samples: list[Sample]) -> Sample:
 
 
 def _lacks_information(sides: tuple[Evidence, Evidence], pooled: Evidence | None) -> np.ndarray:
-    """Return a mask of parameters whose information is too small for a normal approximation.
+    """Return a mask of parameters with too little information for a normal approximation.
 
     The approximation is applied to the shift from the pooled fit. `sides` contains the evidence
     from a group, and from all other groups together. The information on each side is the smaller of

@@ -152,7 +152,7 @@ class Covariances:
     def shift(self) -> list[list[np.ndarray]] | None:
         """Covariances of the differences from the pooled fit, in the same form as `group`, or None.
 
-        The result is None if there is no pooled fit. The estimates are dependent, because the
+        The result is None if the model has no pooled fit. The estimates are dependent, because the
         pooled rows include each group's rows.
         """
         if self._parameters.pooled is None:
@@ -214,7 +214,8 @@ class Covariances:
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:
-        """A matrix E (u, layout.size) for each group, or None if there is no sampling design.
+        """A matrix E (u, layout.size) for each group, or None unless the rows have a sampling
+        design.
 
         ``E'E`` is the covariance of the group's parameters. Each row belongs to one of u clusters
         or replicates (see `bbl.boltzmann.inference.survey`).

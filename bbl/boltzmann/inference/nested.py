@@ -47,8 +47,8 @@ class RatioTest:
     Attributes
     ----------
     statistic : float
-        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan if there
-        is no test.
+        Twice the gain in log-likelihood or log pseudo-likelihood, summed over groups; nan if
+        nothing was tested.
     df : int
         Number of couplings that are missing from the smaller model, over all groups; for the exact
         likelihood, the difference in rank.
@@ -163,7 +163,7 @@ def _test_ratio_under_design(
     engine: Engine,
     ratio: ExactRatio,
 ) -> RatioTest:
-    """Return the exact likelihood ratio test for effective rows, with the Rao-Scott correction.
+    """Return the exact likelihood ratio test under a sampling design, with Rao-Scott correction.
 
     The arguments are the same as in `nested_test` and `ratio_test`.
     """

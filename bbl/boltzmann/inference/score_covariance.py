@@ -67,7 +67,7 @@ class ScoreCovariance:
         Levels, as (predictor, code), whose parameters have no finite estimate but would have one if
         all possible states occurred in the rows.
     df : float
-        Degrees of freedom of a t distribution; infinite if there is no sampling design.
+        Degrees of freedom of a t distribution; infinite unless there is a sampling design.
     influences : tuple of ndarray
         For each block, the influences (n, coefficients) of rows. Empty unless degrees of freedom
         are estimated from them.
@@ -130,8 +130,8 @@ class ScoreCovariance:
         """Return the directions ``V g / sqrt(g' V g)`` (..., K, 1 + size) of the coefficients for
         functions with the given `gradients` (..., K, 1 + size); zero where the variance is zero.
 
-        They are the least favourable directions: among the moves of the coefficients that change a
-        function by one standard error, these are the most plausible.
+        These are the least favourable directions, i.e. the most plausible of all changes in the
+        coefficients that change a function by one standard error.
         """
         by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
         moves = np.stack([by_block[:, k] @ block for k, block in enumerate(self.blocks)], axis=1)
@@ -248,7 +248,7 @@ def _covariance_of_groups(
 
 
 def _unbounded_levels(influence: RowInfluence) -> set[tuple[int, int]]:
-    """Return the levels whose parameters are unidentified only because some states do not occur."""
+    """Return the levels with parameters that are unidentified only because states do not occur."""
     if influence.determined.all():
         return set()
     return influence.layout.levels_of(

@@ -414,9 +414,9 @@ def _has_filled_cells(
 def lacks_exact_test(layout: Layout) -> np.ndarray:
     """Return a mask (layout.size,) of parameters without an exact test.
 
-    These are couplings of three or more predictors, couplings of pairs whose test would condition
-    on more than `MAX_HELD` predictors, couplings that are linear in scores, and all parameters of
-    models with structural zeros.
+    These are couplings of three or more predictors, couplings of pairs with a test that would
+    condition on more than `MAX_HELD` predictors, couplings that are linear in scores, and all
+    parameters of models with structural zeros.
     """
     if layout.support is not None:
         return np.ones(layout.size, dtype=bool)
@@ -452,9 +452,9 @@ class Comparison:
         the requested difference, which has the same sign as `theta`. By default, limits are not
         converted.
     df : float
-        Degrees of freedom of the covariances; infinite if there is no sampling design.
+        Degrees of freedom of the covariances; infinite unless there is a sampling design.
     working : list of ndarray
-        Covariance of each table ignoring the sampling design; empty if there is no design.
+        Covariance of each table ignoring the sampling design; empty unless there is a design.
     """
 
     layout: Layout
@@ -493,7 +493,7 @@ class Comparison:
 
     @cached_property
     def z(self) -> np.ndarray:
-        """Unpenalised estimates divided by their standard errors; nan if there is no Wald test."""
+        """Wald statistics (estimate divided by standard error); nan for other tests."""
         z = np.full(self.layout.size, np.nan)
         is_wald = self.verdict == Kind.WALD
         if is_wald.any():

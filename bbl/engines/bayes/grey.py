@@ -181,7 +181,7 @@ def fit_grey(
     over the rows, divided by 2c, and its variance is 1 / 2c (Li 2014, section 3.2.2). Units and
     coefficients are drawn in `sweeps` Gibbs sweeps. The mean is conditional on the last draw of the
     units. An average over draws would not be meaningful, because a unit may have different signs in
-    different draws. With `hidden_pairs`, the units of the only layer are also coupled to each
+    different draws. If `hidden_pairs` is True, the units of the only layer are also coupled to each
     other.
     """
     rng = np.random.default_rng(0) if rng is None else rng

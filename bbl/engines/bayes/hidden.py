@@ -46,7 +46,7 @@ class HiddenDraws(NamedTuple):
 def widened(layout: Layout, hidden: int, coupled: bool = False) -> Layout:
     """Return the layout with `hidden` units after the predictors, each coupled to all predictors.
 
-    With `coupled`, the units also interact with each other.
+    If `coupled` is True, the units also interact with each other.
 
     Examples
     --------

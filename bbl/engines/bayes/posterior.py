@@ -221,7 +221,7 @@ def adjustment(problem: Problem, centre: np.ndarray, hessian: np.ndarray) -> Adj
     precision. K is the sum of ``score score'`` over the rows plus the prior's precision. Without
     rows, H and K are therefore equal and nothing is adjusted. The adjusted curvature is ``H K^-1 H
     = L V^-1 L'``, with the Cholesky factor L of H and ``V = L^-1 K L^-T``. Eigenvalues of V below 1
-    would make this curvature larger than H in some direction, so they are raised to 1. The matrix
+    would make this curvature larger than H in some direction, so they are replaced by 1. The matrix
     of the adjustment is then ``M = L^-T V^-1/2 L'``, because ``M' H M = L V^-1 L'``.
 
     The sampled density applies M only to the pseudo-likelihood. Its curvature is H - P, where P is

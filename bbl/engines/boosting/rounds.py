@@ -45,7 +45,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class BoostedModel:
-    """A boosted model, whose class scores are log class proportions plus table entries.
+    """A boosted model. Class scores are the log class proportions plus entries of the tables.
 
     Attributes
     ----------

@@ -277,7 +277,7 @@ class HeldOut:
 
 
 def _order_by_fold(fold_weights: list[np.ndarray]) -> np.ndarray:
-    """Return the order of n rows, sorted by the first fold in which they are held out.
+    """Return the order of n rows, sorted by the first fold that has them in its validation set.
 
     Rows that are never held out come last.
 

@@ -87,7 +87,7 @@ class FullBatch:
         evaluation. A residual is the fitted probability minus the group indicator, multiplied by
         the row's fraction of the total weight.
     residuals : ndarray, shape (n, K)
-        Residual of each row, for the gradient in ln T; empty if there are no scores.
+        Residual of each row, for the gradient in ln T; empty unless scores are given.
     scale : ndarray
         Units of the unknowns.
     evaluations : int

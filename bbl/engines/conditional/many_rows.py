@@ -42,7 +42,7 @@ def fit_many_rows(
     Parameters
     ----------
     engine : Conditional
-        The engine, whose options except the ridge are used.
+        The engine. All of its options except the ridge are used.
     sample : Sample
     layout : Layout
     K : int

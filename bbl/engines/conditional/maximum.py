@@ -77,7 +77,8 @@ class ConditionalMaximum:
         Directions, in linearly independent columns of the design, that do not change probabilities
         on the face. The likelihood may increase along these directions indefinitely.
     columns : ndarray of bool, shape (1 + size,)
-        Linearly independent columns that span the design; their number is its rank.
+        Linearly independent columns that span the design. The rank of the design is the number of
+        these columns.
     aliased : ndarray of bool, shape (1 + size,)
         Columns of the design that depend linearly on other columns, because levels never occur
         together or because terms are redundant.
@@ -222,7 +223,7 @@ class _Table:
         return _Face(likelihood, maximum, flat)
 
     def maximise_penalised(self) -> _Face:
-        """Maximise Firth's penalised likelihood of all cells, whose maximum is always finite."""
+        """Maximise Firth's penalised likelihood of all cells, which always has a finite maximum."""
         Z = cast(DenseDesign, self.design).Z
         likelihood = FirthLikelihood(Z, self.shares, float(self.counts.sum()), self.columns)
         maximum = maximise_firth(likelihood, self.start[1:] - self.start[0])

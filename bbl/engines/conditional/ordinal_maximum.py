@@ -300,7 +300,8 @@ class _OrdinalTable:
         """Return whether it is certain at this point that no bound diverges.
 
         Along a direction of separation, the likelihood increases by at least the smallest
-        contribution of a bound, which is its weight times the vanishing probability.
+        contribution of any bound. The contribution of a bound is its weight times the probability
+        that vanishes.
         """
         likelihood = point.likelihood
         log_p = self.logits.log_p(likelihood.f, likelihood.c)

@@ -145,7 +145,7 @@ class _AllRows:
         self.total = float(weights[:, 0].sum())
 
     def _counts(self, block: Sample) -> list[np.ndarray]:
-        """Return the number and the weight of the block's rows in which each column (p,) is 1."""
+        """Return the number and the weight of the block's rows with a 1 in each column (p,)."""
         values = np.column_stack([block.weights > 0.0, block.weights]).astype(float)
         return [*self.products.sums(block.codes, values)]
 
@@ -503,8 +503,8 @@ def penalty_matrix(shares: np.ndarray, layout: Layout, scale: float, ridge: floa
     """Return the matrix (p, p) of the quadratic penalty on one group's coefficients.
 
     The penalty is ``ridge |f|^2`` in the kernel norm of `bbl.engines.conditional.full_batch`, plus
-    the penalty on the offset. `shares` (p,) contains the proportion of rows in which each column of
-    the design is 1.
+    the penalty on the offset. `shares` (p,) contains the proportion of rows that have a 1 in each
+    column of the design.
     """
     from scipy.sparse import block_diag, coo_array, csr_array, hstack
 

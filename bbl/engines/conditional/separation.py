@@ -32,7 +32,7 @@ MAX_CELLS = 2**22
 
 
 class Separation(NamedTuple):
-    """The cells whose probability remains positive, and a direction of separation.
+    """The cells with a probability that remains positive, and a direction of separation.
 
     Attributes
     ----------
@@ -123,7 +123,8 @@ def _level_counts(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
 def pair_tables(counts: np.ndarray, layout: Layout) -> list[np.ndarray]:
     """Return the counts (L_i, L_j) of pairs of levels of each interacting pair of predictors.
 
-    `counts` (p,) contains the number or proportion of rows in which each column of the design is 1.
+    `counts` (p,) contains the number or proportion of rows that have a 1 in each column of the
+    design.
     """
     of_levels = _level_counts(counts, layout)
     out = []

@@ -48,7 +48,7 @@ Term = tuple[int, ...]
 
 @dataclass(frozen=True)
 class HighOrder(Engine):
-    """Fit a sparse high-order Boltzmann machine (SHBM), whose terms are selected automatically.
+    """Fit a sparse high-order Boltzmann machine (SHBM) with automatically selected terms.
 
     The predictors in the formula are used, but its interactions are ignored. In each group, every
     predictor is regressed on products of the others. If a product is selected in the regression of

@@ -234,7 +234,7 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     -------
     basis : ndarray of bool, shape (size,)
         Parameters with linearly independent indicators, which include all determined parameters.
-        Their number is the rank.
+        The number of these parameters is the rank.
     determined : ndarray of bool, shape (size,)
         Parameters that are not part of any combination of parameters without information.
     """

@@ -84,8 +84,8 @@ def _step(
     """Return a step along `direction` that ends at a small slope, and the gradient there.
 
     `slope` is the inner product of the gradient and the direction at `theta`. The length of the
-    step is quadrupled while the slope at its end is negative, and then bisected. If no slope is
-    small enough, the longest step with a negative slope is returned. If there is no such step, the
+    step is quadrupled as long as the slope at its end is negative, and then bisected. If no slope
+    is small enough, the longest step with a negative slope is returned. If there is none, the
     result is zero.
     """
     # low: longest step with a negative slope; high: last step with a positive slope

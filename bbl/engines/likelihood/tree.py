@@ -368,7 +368,7 @@ def tree_memory(n_cells: float) -> float:
 
 
 def _columns_at_once(n_cells: float) -> int:
-    """Return the number of parameters whose covariances are computed at the same time."""
+    """Return the number of parameters for which covariances are computed at the same time."""
     return max(1, min(MAX_COLUMNS, int(CELLS_AT_ONCE // n_cells)))
 
 
@@ -484,7 +484,7 @@ class Clique:
         Shape of a separator table that is aligned with the axes of the parent. The length is 1 for
         predictors that are not in the separator.
     outside : tuple of int
-        Axes of the parent whose predictors are not in the separator.
+        Axes of the parent that belong to predictors outside the separator.
     """
 
     scope: tuple[int, ...]
@@ -513,7 +513,7 @@ class Part:
         Shape of the part when it is aligned with the axes of the clique. The length is 1 for
         predictors that are not in the part.
     outside : tuple of int
-        Axes of the clique whose predictors are not in the part.
+        Axes of the clique that belong to predictors outside the part.
     """
 
     terms: list[int]
@@ -641,7 +641,8 @@ def _gather_terms(
     """Return the predictors and the terms of each part of a clique.
 
     `terms` contains the terms assigned to the clique. A small clique has a single part. Otherwise,
-    each term is added to the first part whose table remains small, or else to a new part.
+    each term is added to the first part with a table that remains small, or to a new part if all
+    tables would become too large.
     """
     if clique.cells.stop - clique.cells.start <= MAX_PART_CELLS:
         return [(set(clique.scope), terms)]

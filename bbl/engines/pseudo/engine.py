@@ -256,8 +256,8 @@ def _start(
     """Return a solution (layout.D, 1 + D) without couplings.
 
     `counts` contains the weights (L_i,) of each predictor's levels. A prior count is added for each
-    level. With `starts_at_stop`, the prior count is omitted, and absent levels have the probability
-    at which a solver would stop.
+    level. If `starts_at_stop` is True, the prior count is omitted, and absent levels have the
+    probability at which a solver would stop.
     """
     site_theta = np.zeros((layout.D, 1 + regressors(layout).D))
     level_shares = smoothed(counts, 0.0 if starts_at_stop else engine.prior_count or 1.0)
@@ -602,7 +602,7 @@ class PseudoLikelihood(Engine):
         )
 
     def log_pseudo_likelihood(self, fit: EngineFit, layout: Layout) -> float | None:
-        """Return the mean unpenalised log pseudo-likelihood, or None if there is a prior count.
+        """Return the mean unpenalised log pseudo-likelihood, or None if the fit has a prior count.
 
         It is computed from the objective and the site solution of the fit. This is not possible
         with a prior count, which changes the rows.

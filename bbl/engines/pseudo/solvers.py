@@ -167,8 +167,8 @@ def prepare_problem(
 ) -> PseudoProblem:
     """Return the rows in the format of the L-BFGS kernel.
 
-    `sample` contains the codes for `Regressors`. Without `count_moments` (`counted` in the kernel),
-    moments are not computed, and the problem can only be used for log normalisers. This is
+    `sample` contains the codes for `Regressors`. If `count_moments` (`counted` in the kernel) is
+    False, moments are not computed, and the problem can only be used for log normalisers. This is
     sufficient for rows with known moments.
     """
     regs = regressors(layout)
@@ -337,7 +337,7 @@ def make_cluster_solver(
         def normaliser(half: bool) -> float:
             """Return ln Z from the rows by eq. (31).
 
-            With `half`, couplings of k predictors are multiplied by 1/k.
+            If `half` is True, couplings of k predictors are multiplied by 1/k.
             """
             # so far, only the workers have prepared the rows
             with serial_blas():

@@ -61,7 +61,7 @@ class PersistentVI(Engine):
 
     The priors are scale mixtures of normals on fields and couplings in simplex coding, which treats
     all levels in the same way. A scale is estimated for each table, so most couplings shrink to
-    zero while the others hardly shrink. The posterior is approximated by a factorised distribution,
+    zero, and the others hardly shrink. The posterior is approximated by a factorised distribution,
     and the estimates are its means. Row weights can be any positive numbers.
 
     Parameters

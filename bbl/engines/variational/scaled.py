@@ -29,8 +29,8 @@ STRENGTH_DRAWS = 400  # number of draws of pair strengths
 class Groups:
     """The G groups of parameters that have a common scale.
 
-    With `grouped`, the groups are the nonempty tables of a layout, with fields before couplings.
-    Otherwise, each parameter is a group.
+    If `grouped` is True, the groups are the nonempty tables of a layout, with fields before
+    couplings. Otherwise, each parameter is a group.
 
     Attributes
     ----------

@@ -210,7 +210,7 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
     x of the states.
 
     ``sd`` is nan for a group without rows. If draws are stored, it is omitted, because it can be
-    computed from them. The result is empty if there is no posterior.
+    computed from them. The result is empty for methods without a posterior.
     """
     if all(run.sd is None for run in runs):
         return {}
@@ -231,8 +231,8 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
 def _unpack_posterior(
     arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None
 ) -> dict[str, Any]:
-    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty if
-    there is no posterior.
+    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty for
+    methods without a posterior.
     """
     state = {
         k.removeprefix(STATE_PREFIX): array[run]

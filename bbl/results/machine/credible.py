@@ -105,8 +105,8 @@ class PosteriorInference(Estimates):
         )
 
     def _draws(self, selection: str | tuple[int, int]) -> list[np.ndarray | None]:
-        """Return the draws (n, size) of each group, or of a difference in a list; None if there are
-        no draws.
+        """Return the draws (n, size) of each group, or of a difference in a list; None if the fit
+        has no draws.
 
         The draws of all chains are concatenated.
         """

@@ -115,8 +115,8 @@ class CVResults(Notebook):
 
     @property
     def _best_scores(self) -> np.ndarray:
-        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K = 1 if there is no
-        response.
+        """Calibrated class scores (N, K) of the held-out rows at `regstar`; K = 1 for models
+        without a response.
         """
         return calibrated(self.scored, self.scored.scores[self.best], self.calibrate)
 

@@ -20,7 +20,7 @@ __all__ = ["pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays of draws by name, with nan for groups without rows; empty if there are no
+    """Return the arrays of draws by name, with nan for groups without rows; empty if the fit has no
     draws.
     """
     run_draws = [run.draws for run in runs if run.draws is not None]

@@ -160,7 +160,7 @@ def rank_interactions(
 ) -> pd.DataFrame:
     """Add the column ``strength`` to a table of interactions and sort it by decreasing strength.
 
-    The strength is the Frobenius norm of the couplings in the zero-sum gauge. With `apc`, the
+    The strength is the Frobenius norm of the couplings in the zero-sum gauge. If `apc` is True, the
     average-product correction is subtracted from the strengths of pairs.
     """
     flag("apc", apc)

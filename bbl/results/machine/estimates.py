@@ -53,8 +53,8 @@ class Estimates(Notebook, ABC):
 
     @abstractmethod
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
-        """Return the interacting pairs, strongest first. With `apc`, strengths are corrected by the
-        average-product correction.
+        """Return the interacting pairs, strongest first. If `apc` is True, the average-product
+        correction is subtracted from the strengths.
         """
 
     @abstractmethod

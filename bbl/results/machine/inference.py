@@ -297,9 +297,7 @@ class Inference(Estimates):
         return found
 
     def _group_survey(self, g: int) -> SurveySample | None:
-        """Return the sampling design of the rows of group number `g`, or None if there is no
-        design.
-        """
+        """Return the sampling design of the rows of group number `g`, or None."""
         return None if self._survey is None else self._survey.of_group(self._sample.response == g)
 
     @cached_property
@@ -457,7 +455,7 @@ class Inference(Estimates):
 
     @property
     def _df(self) -> float:
-        """Degrees of freedom of the test statistic; infinite if there is no sampling design."""
+        """Degrees of freedom of the test statistic; infinite unless there is a sampling design."""
         return np.inf if self._survey is None else self._survey.df
 
     def _intercept_covariance(self) -> np.ndarray:
@@ -738,8 +736,8 @@ class Inference(Estimates):
     def _number_tests(self, of: Compared) -> list[pd.DataFrame]:
         """Return the rows of `tests` for numeric predictors.
 
-        The list is empty if there are no numeric predictors, and for differences from the pooled
-        fit, which does not include them.
+        The list is empty if no predictor is numeric, and for differences from the pooled fit, which
+        does not include them.
         """
         numbers = self._numbers
         selection = self._selection(of)
@@ -880,7 +878,7 @@ class Inference(Estimates):
     def interactions(self, of: Compared = "group", apc: bool = False) -> pd.DataFrame:
         """Return the interactions with their tests, strongest first (see ``fit.interactions()``).
 
-        With `apc`, the average-product correction is subtracted from the strengths. It is the
+        If `apc` is True, the average-product correction is subtracted from the strengths. It is the
         product of the mean strengths of both predictors divided by the overall mean.
 
         Examples

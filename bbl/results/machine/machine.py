@@ -73,7 +73,7 @@ def of_categories(method: Callable[..., Result]) -> Callable[..., Result]:
 
 @dataclass(frozen=True, repr=False)
 class MachineResults(ModelResults):
-    """Fitted Boltzmann machines: one for each response group, or a single one if there is no
+    """Fitted Boltzmann machines: one for each response group, or a single one if the formula has no
     response.
     """
 
@@ -176,7 +176,7 @@ class MachineResults(ModelResults):
 
     @property
     def _traits(self) -> MethodTraits:
-        """Properties of the engine and the calibration, for averages and comparisons."""
+        """Properties of the engine and calibration that averages and comparisons use."""
         engine = self.engine
         calibration = self.estimate.calibration
         # the tuned option is always shown
@@ -231,7 +231,7 @@ class MachineResults(ModelResults):
         return Coefficients(self.labels, self.estimate.parameters)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the call with a text, and the tables of coefficients, for display in notebooks."""
+        """Return the call followed by a text, and tables of coefficients, for notebooks."""
         text, sections = self.coef()._notebook()
         return f"{self.call}\n\n{text}", sections
 
@@ -309,7 +309,7 @@ class MachineResults(ModelResults):
 
     @property
     def _hidden(self) -> Predictive | None:
-        """Posterior draws of machines with hidden units; None if there are no hidden units."""
+        """Posterior draws of machines with hidden units; None for other machines."""
         draws = self.estimate.predictive
         return None if draws is None or not draws.hidden else draws
 
@@ -695,7 +695,7 @@ class MachineResults(ModelResults):
 
     @property
     def _sampling_design(self) -> str | None:
-        """Text of the summary on the sampling design, or None if there is no design.
+        """Text of the summary on the sampling design, or None if the fit has none.
 
         Model files without rows also contain this text.
         """
@@ -713,8 +713,8 @@ class MachineResults(ModelResults):
     def _test_sections(self) -> list[Section]:
         """Return the sections with joint tests of fields and couplings.
 
-        The list is empty for large models, and if there are no tests. For an ordered response, it
-        begins with thresholds and effects.
+        The list is empty for large models, and if the method has no tests. For an ordered response,
+        it begins with thresholds and effects.
         """
         is_ordinal = self.engine.is_ordinal and self.estimate.parameters.layout.size > 0
         if is_ordinal and not self.engine.has_tests:

@@ -25,7 +25,7 @@ MEANING = {
 
 
 def _first_effects(frame: pd.DataFrame, estimate: Estimate, labels: Labels) -> pd.DataFrame:
-    """Return the rows of the first group after the reference, whose parameters are the effects."""
+    """Return the rows of the first group after the reference group, which contain the effects."""
     groups = np.flatnonzero(estimate.class_prior > 0.0)
     return frame[frame["group"] == labels.groups[groups[min(1, len(groups) - 1)]]]
 

@@ -168,8 +168,8 @@ def _interactions_part(fit: FittedMachine) -> Part:
 def _list_couplings(
     fit: FittedMachine, of: Compared
 ) -> dict[tuple[str, frozenset], list[Coupling]]:
-    """Return the selected couplings with intervals and tests, by group and pair; empty if there are
-    no standard errors.
+    """Return the selected couplings with intervals and tests, by group and pair; empty if the
+    method has no standard errors.
     """
     try:
         table = fit.inference().table(of)

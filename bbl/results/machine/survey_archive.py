@@ -1,8 +1,8 @@
 """Convert the sampling design of a fit to arrays of a model file, and back.
 
 The N rows were drawn in S stages; each stage samples clusters or single rows. Of these rows, n are
-training rows, whose positions are increasing. R is the number of replicates (sets of weights for
-all rows). The squared deviations of the replicates' estimates are multiplied by ``scale`` and
+training rows, with increasing positions. R is the number of replicates (sets of weights for all
+rows). The squared deviations of the replicates' estimates are multiplied by ``scale`` and
 ``rscales`` (R,); with ``mse`` they are deviations from the estimate for all rows, otherwise from
 the mean of the replicates.
 """
@@ -37,7 +37,7 @@ SURVEY_TABLE = {
 
 
 def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
-    """Return the arrays of a sampling design by name; empty if there is no design."""
+    """Return the arrays of a sampling design by name; empty if the fit has none."""
     if survey is None:
         return {}
     # replicates: None if covariances are linearised
@@ -61,7 +61,7 @@ def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
 
 
 def unpack_survey(arrays: Mapping[str, np.ndarray]) -> SurveySample | None:
-    """Return the sampling design stored by `pack_survey`, or None if there is no design.
+    """Return the sampling design stored by `pack_survey`, or None if the fit has none.
 
     Raises a ValueError unless strata and clusters are numbered consecutively and rows are
     increasing.

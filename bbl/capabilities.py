@@ -1,7 +1,8 @@
 """Capabilities (the rows of the table "what works with what"), and the capabilities that each kind
 of model lacks.
 
-A *kind of model* is an engine or a class of results. `MethodTraits` describes the fits of a method.
+A *kind of model* is an engine or a class of results. `MethodTraits` describes the models fitted by
+a method.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Classifier(Protocol):
 
 
 class Refit(Classifier, Protocol):
-    """A fit to other rows, which can be averaged with other such fits."""
+    """A model that was refitted to other rows, and can be averaged with other such models."""
 
     @property
     # the predictors that must be observed to score a row, or None
@@ -89,7 +89,7 @@ class Scored:
     score_method: str
 
     def log_shares(self, totals: np.ndarray) -> np.ndarray:
-        """Return the log class proportions (F, K) in the training rows of each fold.
+        """Return the log class proportions in the training rows of each fold, shape (F, K).
 
         `totals` (K,) contains the weight of each group in all rows. Each row is a validation row in
         one fold and a training row in all others.
@@ -212,7 +212,7 @@ def cross_validate(
 
 
 def fold_log_shares(sample: Rows, folds: AnyFolds, K: int) -> np.ndarray:
-    """Return the log class proportions (F, K) in the training rows of each fold."""
+    """Return the log class proportions in the training rows of each fold, shape (F, K)."""
     return log_share(np.array([folds.one(f).group_totals(sample, K) for f in range(len(folds))]))
 
 
@@ -221,7 +221,7 @@ def calibrated(scored: Scored, scores: np.ndarray, kind: str) -> np.ndarray:
     scores of the other folds.
 
     `kind` is "offset" or "temperature" (see `fit_calibration`), or "none" to return the scores
-    unchanged. If there is only one fold, its rows with even and with odd numbers are calibrated on
+    unchanged. If there is only one fold, its even-numbered and odd-numbered rows are calibrated on
     each other. The optimisation of each calibration starts from the calibration on all rows.
     """
     if kind == "none":

@@ -119,7 +119,8 @@ def load_titanic_passengers() -> pd.DataFrame:
     Notes
     -----
     Source: F. E. Harrell Jr. and T. Cason, from the Encyclopedia Titanica; OpenML data set 40945.
-    The crew is not included, and the numbers of passengers differ slightly from `load_titanic`.
+    The crew is not included, and the numbers of passengers differ slightly from those in
+    `load_titanic`.
 
     Examples
     --------
@@ -215,8 +216,7 @@ def load_splice_sites() -> pd.DataFrame:
 
 
 def load_mnist(part: str = "train") -> pd.DataFrame:
-    """Return 1,000 training or 500 test images from MNIST, which were drawn at random, in black and
-    white.
+    """Return 1,000 training or 500 test images drawn at random from MNIST, in black and white.
 
     Parameters
     ----------
@@ -423,7 +423,8 @@ def fetch_mnist(part: str = "train", threshold: int | None = 127) -> pd.DataFram
     Notes
     -----
     Source: LeCun et al. (1998), doi:10.1109/5.726791. The files are searched for as described in
-    `fetch_ma0014`. They can be recompressed, because only the SHA-256 of their content is checked.
+    `fetch_ma0014`. Recompressed files are accepted, because only the SHA-256 of their content is
+    checked.
 
     Examples
     --------

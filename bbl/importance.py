@@ -69,8 +69,8 @@ def validated_losses(
     Return the losses (1 + m, N), groups (N,) and weights (N,) of the N held-out rows.
 
     ``refit(train, rng)`` returns a classifier fitted to the training rows of a fold; `rngs`
-    contains one generator for each fold. The folds run in `workers` threads; `progress` is called
-    after each fold.
+    contains one generator for each fold. The folds are processed by `workers` threads; `progress`
+    is called after each fold.
     """
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Without]:

@@ -220,7 +220,7 @@ class ThreadPool:
 
 
 def _run_queue(function: Callable, queue: deque) -> None:
-    """Call ``function(*task)`` for tasks from the left of the shared `queue`, until the queue is
+    """Call ``function(*task)`` for tasks from the front of the shared `queue`, until the queue is
     empty.
     """
     while True:
@@ -232,7 +232,7 @@ def _run_queue(function: Callable, queue: deque) -> None:
 
 
 class Stopped(Exception):
-    """Raised to stop a task after its call of `run_tasks` has failed or was interrupted."""
+    """Raised to stop a task after its call of `run_tasks` has failed or been interrupted."""
 
 
 _local = threading.local()  # its attribute `stop` is the stop flag of the thread's current task

@@ -44,7 +44,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     contains all terms of the smaller one. Both are fitted without a penalty, and ``ratio`` is twice
     the difference of their log-likelihoods.
 
-    With ``method="ml"`` the likelihood is exact. If the smaller model is true, the ratio has a
+    With ``method="ml"`` the likelihood is exact. Under the smaller model, the ratio has a
     chi-square distribution. Its degrees of freedom are the difference in the number of estimable
     parameters, which is smaller than the number of additional couplings if margins have empty
     cells. The test is reported only if there are enough rows, according to three rules. First,

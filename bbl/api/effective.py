@@ -25,8 +25,8 @@ LARGEST_SIZE = 1e9  # above this size, the columns have no mutual information
 
 
 def _column_codes(data: TableLike | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return cells as codes (n, m) of each column's distinct values, and the number of distinct
-    values in each column (m,).
+    """Encode the distinct values of each column as integers; return the codes (n, m) and the number
+    of distinct values in each column (m,).
     """
     if isinstance(data, np.ndarray) and data.ndim == 2:
         columns = [data[:, i] for i in range(data.shape[1])]
@@ -124,10 +124,10 @@ def effective_size(
     Returns
     -------
     float
-        The estimated size. A fit with real-valued weights assumes the effective number of rows
-        ``weights.sum() ** 2 / (weights ** 2).sum()``, which does not account for related rows. If
-        the estimated size is much smaller, the fit's priors and information criteria assume too
-        much information in the rows.
+        The estimated size. A model fitted with real-valued weights assumes the effective number of
+        rows ``weights.sum() ** 2 / (weights ** 2).sum()``, which does not account for related rows.
+        If the estimated size is much smaller, the model's priors and information criteria overstate
+        the information in the rows.
 
     Raises
     ------

@@ -42,8 +42,8 @@ def enrichment(
     predictors : sequence of names, optional
         All predictors whose pairs could occur in the list; by default, the predictors in `terms`.
     top : sequence of int, optional
-        Numbers of leading pairs to test. The default is the length of the list, and those of 50,
-        100, ..., 250 that are smaller.
+        Numbers of leading pairs to test. The default is the length of the list and every smaller
+        number among 50, 100, ..., 250.
     n_universe : int, optional
         Size of a larger universe that contains the predictors, such as all human transcription
         factors. Expected numbers and their p-values then use the proportion of known pairs among

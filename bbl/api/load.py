@@ -21,7 +21,7 @@ Model = TypeVar("Model")
 
 
 def _find_kinds() -> dict[str, Any]:
-    """Return a dict from the kinds stored in model files to the results classes, which are all
+    """Return a dict that maps each kind of model in a file to its results class; it contains all
     classes in `bbl.results` with a `_kind`.
     """
     modules = [
@@ -70,7 +70,7 @@ def load(path: str | os.PathLike[str], kind: type | None = None) -> Any:
     ------
     ModelFileError
         If the file is not a saved model, is damaged, has a newer format version, or contains a
-        model of another class than `kind`.
+        model of a class other than `kind`.
     FileNotFoundError, OSError
         If the file cannot be read.
 

@@ -151,11 +151,11 @@ def shooter(
     the numeric predictors and their products, with the same optimum as scikit-learn's
     ``LogisticRegression(C=1 / lambda_)`` with an L1 penalty. The weight of a term is the change in
     log odds per unit of the product. Centring (``standardise=True``) reduces the correlation
-    between products and their factors. Two-level categories keep the codes -1 and 1.
+    between products and their factors. Two-level categorical predictors keep the codes -1 and 1.
 
     A term can be selected only if one of its sub-terms with one predictor fewer is selected. If the
     response is the parity of three predictors, no sub-term has an effect, and the term is not
-    found. ``screen="all"`` also finds pairs if neither predictor was selected.
+    found. With ``screen="all"``, pairs are also found if neither of their predictors was selected.
 
     References
     ----------
@@ -295,7 +295,8 @@ def shooter(
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the out-of-fold log-loss of the selected terms, or None without folds or terms.
+    """Return the out-of-fold log-loss of the selected terms, or None if there are no folds or no
+    terms.
 
     `class_totals` (K,) contains the total weight of each group.
     """
@@ -430,7 +431,8 @@ def _warn_no_terms_or_separation(
 
 
 def path_frame(selection: Choice, total: float) -> tuple[pd.DataFrame, np.ndarray]:
-    """Return the path as a frame with one row per stage, and the row where each term entered.
+    """Return the path as a frame with one row per stage, and the row at which each term entered the
+    model.
 
     `total` is the sum of the weights of the data. The column ``loss`` is a mean, like the held-out
     losses, and ``objective`` is the minimised sum. The entry row of a term is the first row from

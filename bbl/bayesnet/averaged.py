@@ -33,8 +33,8 @@ class Averaged:
         return sum(member.n_params for member in self.members)
 
     def log_joint(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return the log of the mean joint probability (n, K) of the class and the known
-        features.
+        """Return the log of the mean joint probability of the class and the known features, shape
+        (n, K).
         """
         total = self.members[0].log_joint(codes, missing)
         for member in self.members[1:]:
@@ -82,8 +82,8 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
     prior_count, n_levels = smooth, len(counts)  # per cell; of the feature
 
     def log_evidence(n: np.ndarray) -> np.ndarray:
-        """Return the log evidence (...) of counts n (r, ...) of the levels of a feature, where N is
-        their sum.
+        """Return the log evidence of the level counts n (r, ...) of a feature; N is the sum of the
+        counts over the r levels.
 
         ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, where G is the gamma function and a
         the prior count of a cell.

@@ -189,7 +189,9 @@ class Families:
     def spread(
         self, codes: np.ndarray, missing: np.ndarray | None, values: np.ndarray
     ) -> np.ndarray:
-        """Return the sum of `values` (n, K) over the rows in each cell (cells, K) of each copy."""
+        """Sum `values` (n, K) over the rows in each cell; the result has shape (cells, K) for each
+        copy.
+        """
         out = self.zeros()
         if len(codes):
             kernel.add_to_cells(codes, gaps(missing, codes), values, *self._cell_index, out)
@@ -234,12 +236,14 @@ def dirichlet(
 
 
 def class_counts(sample: Rows, K: int) -> np.ndarray:
-    """Return the total weight (K,) of each class."""
+    """Return the total weight of each class, shape (K,)."""
     return sample.group_totals(K)  # the groups of a sample are the classes
 
 
 def class_probabilities(sample: Rows, K: int, smooth: float) -> np.ndarray:
-    """Return ``(N_c + a) / (N + K a)`` (K,) for N rows with a known class, where a = `smooth`."""
+    """Return the class probabilities ``(N_c + a) / (N + K a)`` (K,) for N rows with a known class,
+    where a = `smooth`.
+    """
     counts = class_counts(sample, K)
     # in the form of the table of a single feature with the K classes as levels
     return dirichlet(counts[:, None], np.full((K, 1), counts.sum()), np.full(K, K), smooth)[:, 0]

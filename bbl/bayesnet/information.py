@@ -66,9 +66,9 @@ def conditional_information(counts: np.ndarray) -> float:
 def _split_features(n_levels: np.ndarray, K: int, max_cells: int) -> Iterator[list[int]]:
     """Yield runs of consecutive features.
 
-    The tables of the pairs of a run's features with all later features have at most `max_cells`
-    cells. A feature whose tables exceed this limit forms a run by itself. The last feature is not
-    in any run, because no features follow it.
+    Each feature of a run is paired with all later features, and the tables of these pairs have at
+    most `max_cells` cells in total. A feature whose tables exceed this limit forms a run by itself.
+    The last feature is not in any run, because no features follow it.
     """
     # total number of levels of each feature and all later features
     levels_from = np.cumsum(n_levels[::-1])[::-1]
@@ -132,7 +132,8 @@ def _group_later_features(n_levels: np.ndarray, i: int) -> Iterator[np.ndarray]:
 def _counted_tables(
     sample: Rows, n_levels: np.ndarray, K: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield features i, arrays of later features, and the tables of i with each of these features.
+    """Yield each feature i, arrays of later features, and the tables of i with each of these
+    features.
 
     The tables have shape (later features, levels of i, levels of the later feature, K) and are
     counted row by row.
@@ -156,7 +157,7 @@ def _counted_tables(
 def _packed_tables(
     sample: Rows, n_levels: np.ndarray, K: int
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield the same as `_counted_tables`, but count 64 rows at a time, as bits.
+    """Yield the same tables as `_counted_tables`, but count 64 rows at a time, stored as bits.
 
     Large weights are counted by matrix products.
     """

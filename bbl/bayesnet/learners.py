@@ -59,7 +59,7 @@ class Learnt:
     dags : tuple of Dag
         A single structure, or the structures that are averaged.
     score_log : tuple of float
-        Scores of the successive structures of a search; empty without a search.
+        Scores of the successive structures of a search; empty if there was no search.
     """
 
     dags: tuple[Dag, ...]
@@ -137,7 +137,7 @@ class Learner:
 
 
 def _position(option: str, feature: Hashable, features: Sequence[Hashable]) -> int | None:
-    """Return the position in `features` of the feature named by an option; None if the option is
+    """Return the position in `features` of the feature named by an option, or None if the option is
     None.
     """
     if feature is None:

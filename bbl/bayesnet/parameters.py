@@ -40,7 +40,7 @@ class Recipe:
         features (MANB).
     wanbia : bool, "mse" or tuple of float
         Whether features are weighted (WANBIA): by maximising the conditional likelihood or, with
-        "mse", by minimising the squared error. A tuple contains given weights by position.
+        "mse", by minimising the squared error. A tuple contains the given weights by position.
     awnb : (int, float) or None
         Number of trees and proportion of the rows for each tree, if features are weighted by trees
         (AWNB).

@@ -102,7 +102,7 @@ def estimate(dag: Dag, sample: Rows, n_levels: np.ndarray, K: int, smooth: float
 
 
 def sum_at_class(log_p: np.ndarray, rows: Sample) -> float:
-    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``; nan if any y_i is missing.
+    """Return the sum over rows i of ``weights[i] * log_p[i, y_i]``, or nan if any y_i is missing.
 
     ``rows.response`` (n,) contains the class codes y, which are negative if missing.
     """
@@ -149,8 +149,8 @@ def add_features(
 def _add_forest_sums(
     families: Families, theta: np.ndarray, codes: np.ndarray, missing: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add the log of the sum over missing features to `out` (n, K), for features with at most one
-    parent.
+    """Marginalise over missing features, where no feature has more than one parent, and add the
+    result to `out` (n, K).
     """
     # arrays (m,) are indexed by the column of the codes; columns that are not features (the fold,
     # and excluded features) are never visited
@@ -199,8 +199,8 @@ def _add_component_sums(
     missing: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Add the log of the sum over missing features to `out` (n, K), by component and set of missing
-    features.
+    """Marginalise over missing features, for each component and set of missing features, and add
+    the result to `out` (n, K).
     """
     family_number = {family: number for number, family in enumerate(families.families)}
     dag = Dag(families.families)
@@ -245,7 +245,7 @@ def _find_summed_families(parents_first: list[Family], unknown: frozenset[int]) 
     """Return those families of a component whose product must be summed over unknown features.
 
     These are the families of known features with an unknown parent, and of unknown features with a
-    known descendant. The family of an unknown feature without known descendants sums to one.
+    known descendant. The table of an unknown feature without known descendants sums to one.
     `parents_first` contains the families of the component, each after the families of its parents.
     """
     summed: list[Family] = []

@@ -109,8 +109,8 @@ class Validation:
         )
 
     def contribution(self, unit: Unit) -> np.ndarray:
-        """Return the contribution (N, K) of a unit to the log joint probability of the held-out
-        rows.
+        """Return the contribution of a unit to the log joint probability of the held-out rows,
+        shape (N, K).
         """
         log_joint = self.cache.get(unit)
         if log_joint is None:
@@ -121,7 +121,7 @@ class Validation:
         return log_joint
 
     def _compute_contribution(self, unit: Unit) -> np.ndarray:
-        """Return the contribution (N, K) of a unit to the log joint probability.
+        """Return the contribution of a unit to the log joint probability, shape (N, K).
 
         The tables for each row are estimated from the rows outside its fold.
 

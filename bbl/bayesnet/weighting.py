@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _raise_to_weights(families: Families, theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return ``theta ** w`` (cells, K), normalised again within parent configurations.
+    """Return ``theta ** w`` (cells, K), renormalised within parent configurations.
 
     `theta` (cells, K) contains the tables, and `weights` (m,) the weight w of each feature in the
     order of the tables. ``0 ** 0`` is 1.

@@ -45,7 +45,7 @@ def ordered(
     """Renumber the groups by increasing mean or, in categorical tables, by decreasing size.
 
     The arguments are the same as in `block_sums`. Return the row labels, the column labels, the
-    block sums and the within-block sum of squares, which is nan with levels.
+    block sums and the within-block sum of squares, which is nan for categorical tables.
     """
     # ties are resolved by the order of first appearance
     labels = [canonical(rows), canonical(columns)]
@@ -107,7 +107,7 @@ def best_groups(
 
 
 def _level_costs(cells: Cells, columns: np.ndarray, b: int, log_shares: np.ndarray) -> np.ndarray:
-    """Return the negative log-likelihood (rows, a) of each row in each row group.
+    """Return the negative log-likelihood of each row in each row group, shape (rows, a).
 
     `columns` (J,) contains the column labels, and `log_shares` (a, b, L) the log proportions of
     levels in each block.

@@ -123,8 +123,8 @@ class Cells:
         return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the weights and the weighted values of each row, both summed by column group, (I,
-        groups) each.
+        """Return the weights and the weighted values of each row, summed by column group, each with
+        shape (I, groups).
 
         `group` (J,) contains the column labels, and `groups` is the number of groups.
         """

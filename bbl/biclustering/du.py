@@ -12,8 +12,8 @@ __all__ = ["du_draws"]
 
 
 def du_draws(start: np.ndarray, draws: int, thin: int, rng: np.random.Generator) -> np.ndarray:
-    """Return partitions (draws, n) with canonical labels; there are `thin` steps from one to the
-    next.
+    """Return partitions (draws, n) with canonical labels; successive partitions are `thin` steps
+    apart.
 
     The first partition is `thin` steps after the labels `start` (n,).
 

@@ -111,7 +111,7 @@ def block_criterion(
 
     `cells` contains all observations, including repeated ones. `rows` and `columns` are labels.
     `squares` is the sum of squared differences between the means of the pairs and the block means;
-    it is not used with levels. `n_levels` is 1 for numeric cells.
+    it is not used for categorical tables. `n_levels` is 1 for numeric cells.
     """
     sizes = np.bincount(rows), np.bincount(columns)
     a = len(sizes[0])

@@ -78,7 +78,7 @@ def rand_index(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 
 
 def similarity(draws: np.ndarray) -> np.ndarray:
-    """Return the proportion (I, I) of draws where two items are in the same group.
+    """Return the proportion of draws where two items are in the same group, shape (I, I).
 
     `draws` (n, I) contains the labels.
 

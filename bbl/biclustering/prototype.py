@@ -117,7 +117,7 @@ class Table:
         return self.cells.shape[axis] // (self.n_levels if axis else 1)
 
     def misfit(self, axis: int) -> np.ndarray:
-        """Return the part of each line's cost (n,) that is the same for all groups.
+        """Return the part of each line's cost that is the same for all groups, shape (n,).
 
         This part is not included in `costs`.
 
@@ -167,7 +167,7 @@ class Table:
             return np.log(smoothed / smoothed.sum(axis=1, keepdims=True)).reshape(counts.shape)
 
     def costs(self, counts: np.ndarray, sums: np.ndarray, prototype: np.ndarray) -> np.ndarray:
-        """Return the cost (n, k) of each line in each group.
+        """Return the cost of each line in each group, shape (n, k).
 
         The cost is computed from sums (n, L k_other) and prototypes (k, L k_other).
 
@@ -288,9 +288,7 @@ def _assign_lines(
 
 
 def _drop_empty(labels: np.ndarray, k: int) -> tuple[np.ndarray, int]:
-    """Return labels that are renumbered without empty groups, and the number of groups that
-    remain.
-    """
+    """Renumber `labels` without empty groups; return them and the number of remaining groups."""
     used = np.bincount(labels, minlength=k) > 0
     return (np.cumsum(used) - 1)[labels].astype(np.int32), int(used.sum())
 
@@ -438,7 +436,8 @@ def make_tables(cells: Cells, metric: str, n_levels: int, fill: float) -> tuple[
 def fit_once(
     table: Table, starts: Starts, groups: tuple[int, int], seed: int, options: dict
 ) -> PrototypeFit:
-    """Fit from a single start, which consists of separate clusterings of rows and columns.
+    """Run the algorithm from a single start, which consists of separate clusterings of rows and
+    columns.
 
     `starts` is created from the cells returned by `make_tables` with `table`; `options` contains
     keyword arguments of `alternate`.

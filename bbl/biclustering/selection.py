@@ -42,9 +42,9 @@ class Prototype:
         lower objective (only for "squared").
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
         Initial groups of rows and columns. "kmeans": k-means++ and a few steps of Lloyd's
-        algorithm. "hierarchical": Ward's clustering, which compares all pairs of rows; there is a
-        single start for any `n_init`. "random": assignment to the nearest of several random rows,
-        as in Li (2014).
+        algorithm. "hierarchical": Ward's clustering, which compares all pairs of rows; there is
+        only one start, whatever `n_init` is. "random": assignment to the nearest of several random
+        rows, as in Li (2014).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting row or is dropped.
     fill : float, optional
@@ -90,12 +90,12 @@ class Prototype:
 
     @property
     def response(self) -> str:
-        """Kind of cells that the metric requires: factor "levels" or "numeric" values."""
+        """Kind of cells that the metric requires: "levels" (categorical) or "numeric"."""
         return "levels" if self.metric == "levels" else "numeric"
 
     def steps(self, n_init: int, groups: tuple[int, int] | None, shape: tuple[int, int]) -> int:
-        """Return the number of tasks for the progress bar, which is the number of starts for all
-        numbers of groups.
+        """Return the number of tasks for the progress bar, which is the total number of starts over
+        all numbers of groups.
         """
         return self._n_starts(n_init) * len(self._grid(groups, shape))
 
@@ -130,7 +130,8 @@ class Prototype:
         return 3.0 if are_ratings else float(np.average(value, weights=cells.weight))
 
     def fit(self, cells, groups, n_init, rng, workers=1, progress=None, n_levels=1) -> BiclusterFit:
-        """Fit from `n_init` starts for each pair of numbers of groups, and return the best fit.
+        """Run the algorithm from `n_init` starts for each pair of numbers of groups, and return the
+        best fit.
 
         The best fit has the smallest value of the criterion. `groups` is (rows, columns), or None
         to try all up to `max_groups`; `n_levels` is 1 for numeric cells.

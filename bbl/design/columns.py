@@ -181,8 +181,7 @@ def refuse_no_rows_left(counts: dict[Hashable, int], n: int) -> None:
 def mark_rows(
     mask: np.ndarray | None, shape: tuple[int, ...], i: int, rows: np.ndarray | None
 ) -> np.ndarray | None:
-    """Set the rows marked in the mask `rows` (n,) in column `i` of `mask`, in place, and return
-    `mask`.
+    """Mark the rows selected by `rows` (n,) in column `i` of `mask`, in place, and return `mask`.
 
     If `mask` is None, create a mask of the given shape (n, m). If `rows` is None, return `mask`
     unchanged.

@@ -118,9 +118,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        Cost of predicting the group of the column if the group of the row is true. In a mapping
-        ``{true: {predicted: cost}}``, omitted costs are 0. An array raises an error if the order of
-        the groups is neither declared nor evident (`Factor.has_known_order`).
+        Cost of predicting the column's group if the true group is the row's. In a mapping ``{true:
+        {predicted: cost}}``, omitted costs are 0. An array raises an error if the order of the
+        groups is neither declared nor evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 

@@ -195,7 +195,9 @@ class Design:
 
     @cached_property
     def n_ordered(self) -> np.ndarray:
-        """Number of ordered levels of each predictor, excluding ``"(missing)"``; 0 if unordered."""
+        """Number of ordered levels of each predictor, excluding ``"(missing)"``, or 0 if the levels
+        are not ordered.
+        """
         return np.array(
             [len(f.levels) - f.kinds.count("missing") if f.ordered else 0 for f in self.predictors],
             np.intp,
@@ -208,8 +210,8 @@ class Design:
 
     @cached_property
     def regressors(self) -> np.ndarray | None:
-        """Mean and standard deviation of each numeric regressor of a Boltzmann machine, shape (m,
-        2), with nan for other predictors; None without such regressors.
+        """Mean and standard deviation of each numeric regressor of a Boltzmann machine,
+        shape (m, 2), with nan for other predictors; it is None if there are no such regressors.
         """
         out = np.full((len(self.predictors), 2), np.nan)
         for i, factor in enumerate(self.predictors):
@@ -523,7 +525,9 @@ class Design:
         return EncodedTable(design, sample, index, keep)
 
     def groups(self, frame: Frame) -> np.ndarray:
-        """Return the group code of each training row, shape (n,); 0 if it is missing or unknown."""
+        """Return the group code of each training row, shape (n,), or 0 if it is missing or
+        unknown.
+        """
         if not self.classes:
             return np.zeros(frame.n, dtype=np.intp)
         column = frame_column(frame, self.response.name)

@@ -37,7 +37,9 @@ PRODUCT_COST = 20
 
 
 def _numbers(term: Term) -> list[int]:
-    """Return the column numbers of a term; empty for the intercept, which is the literal 1."""
+    """Return the column numbers of a term, or an empty result for the intercept, which is the
+    literal 1.
+    """
     return [
         number_of(f.expr) for f in term.factors if f.eval_method is not Factor.EvalMethod.LITERAL
     ]
@@ -110,7 +112,9 @@ class TermSet:
         return None
 
     def predictors(self) -> np.ndarray:
-        """Return the increasing numbers of all columns, including columns of dropped terms."""
+        """Return the numbers of all columns in increasing order, including columns of dropped
+        terms.
+        """
         listed = (number for term in self.terms for number in _numbers(term))
         return np.array(sorted(self.columns.union(self.used, listed)), dtype=np.intp)
 

@@ -165,7 +165,9 @@ def terms_from_dict(stored: Mapping, m: int) -> Interactions:
 
 
 def _terms_from_list(stored: object, k: int, m: int) -> np.ndarray | None:
-    """Return stored terms of order k as an array (T, k); None if they are stored as ``"all"``."""
+    """Return stored terms of order k as an array (T, k), or None if they are stored as
+    ``"all"``.
+    """
     if isinstance(stored, str) and stored == "all":
         return None
     terms = np.array(stored).reshape(-1, k)

@@ -1,6 +1,6 @@
 """`Factor`: the levels of a categorical column, and the encoding of values as level codes.
 
-Raise errors for columns that look continuous or like identifiers.
+Raise errors for columns that look like continuous variables or identifiers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Factor:
 
     @cached_property
     def _codes(self) -> dict[tuple[str, Any], int]:
-        """The code of each level, by the `level_key` of its kind and value."""
+        """A dict from the `level_key` of each level's kind and value to the level's code."""
         return {
             level_key(kind, value): a
             for a, (kind, value) in enumerate(zip(self.kinds, self.levels, strict=True))
@@ -89,7 +89,7 @@ class Factor:
 
     @property
     def is_measured(self) -> bool:
-        """Whether it is a numeric predictor of a Boltzmann machine; see
+        """Whether this is a numeric predictor of a Boltzmann machine; see
         `NumberFactor.of_moments`.
         """
         return False
@@ -262,7 +262,7 @@ class Factor:
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
         """Return the code of the level or interval that contains a value; otherwise, the code of
-        the level ``"(rare)"``, or -1 without such a level.
+        the level ``"(rare)"``, or -1 if there is no such level.
 
         With `skip_missing`, missing values are not coded as ``"(rare)"``.
         """

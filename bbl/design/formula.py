@@ -87,7 +87,7 @@ class FormulaTerms:
 
     @property
     def order(self) -> int:
-        """The highest order of a term; 1 without interactions."""
+        """The highest order of a term, or 1 if there are no interactions."""
         return self.interactions.order
 
 
@@ -456,7 +456,9 @@ class _Columns:
         )
 
     def check_predictors(self, predictors: tuple, empty: bool) -> None:
-        """Raise an error if the formula has no predictors, or a predictor that has another role."""
+        """Raise an error if the formula has no predictors, or if a predictor already has another
+        role.
+        """
         if not predictors and not empty:
             fail(
                 self.formula,

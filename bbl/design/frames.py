@@ -89,7 +89,7 @@ class Frame:
         return len(self.index)
 
     def order_problem(self, name: Hashable) -> str:
-        """Return the reason why the declared order of a column is unknown, with a remedy; empty if
+        """Return the reason why the declared order of a column is unknown, with a remedy, or "" if
         the order is known.
         """
         if name in self.declared.lost:

@@ -191,8 +191,8 @@ def syntax_tree(
 
 
 def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
-    """Raise an error for tokens that only formulaic accepts: missing operators, odd exponents, deep
-    nesting.
+    """Raise an error for tokens that only formulaic accepts: missing operators, invalid exponents,
+    deep nesting.
 
     A token has the text `token` and a kind, ``kind.value``: "name", "value" (a number), "operator",
     "context" (a parenthesis) or "python" (code). `previous` is "" at the beginning and after an
@@ -242,6 +242,6 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
 
 
 def symbol_of(node: ASTNode | Token) -> str | None:
-    """Return the operator in a node of the syntax tree, such as ``"+"``; None for a leaf."""
+    """Return the operator in a node of the syntax tree, such as ``"+"``, or None for a leaf."""
     operator = getattr(node, "operator", None)
     return None if operator is None else operator.symbol

@@ -95,7 +95,7 @@ class Interactions:
 
     @cached_property
     def order(self) -> int:
-        """The highest order of a term; 1 without terms."""
+        """The highest order of a term, or 1 if there are no terms."""
         bound = max([self.cube.order, *self.added])  # upper bound on the order
         return next((k for k in range(bound, 1, -1) if self.count(k)), 1)
 

@@ -117,7 +117,7 @@ class NumberFactor(Factor):
 
     @property
     def is_regressor(self) -> bool:
-        """Whether it is a regressor of a Boltzmann machine; see `measured`."""
+        """Whether this is a regressor of a Boltzmann machine; see `measured`."""
         return self.sd > 0.0 and len(self.levels) == 2
 
     def padded(self) -> NumberFactor:
@@ -125,7 +125,7 @@ class NumberFactor(Factor):
         return self
 
     def to_codes(self, values: np.ndarray) -> np.ndarray:
-        """Return the codes (n,) of values (n,); nan for missing values."""
+        """Return the codes (n,) of values (n,), with nan for missing values."""
         return (values - self.center) / self.scale if self.scale != 1.0 else values - self.center
 
 
@@ -283,12 +283,12 @@ def looks_measured(series: pd.Series) -> bool:
 
 
 def read_numbers(name: Hashable, series: pd.Series, argument: str = "data") -> np.ndarray:
-    """Return a column of finite numbers as float64 (n,); nan for missing values.
+    """Return a column of finite numbers as float64 (n,), with nan for missing values.
 
     Raises
     ------
     BBLTypeError
-        If a value is not a number; booleans are 0 and 1.
+        If a value is not a number; booleans are treated as 0 and 1.
     DataError
         If a value is infinite.
     """

@@ -1,5 +1,5 @@
-"""Survey sampling designs: `survey` creates a `SurveyDesign`, which reads the design's columns of a
-table.
+"""Survey sampling designs: `survey` creates a `SurveyDesign`, which reads the columns of the
+sampling design from a table.
 """
 
 from __future__ import annotations
@@ -177,8 +177,8 @@ class SurveyDesign:
         return combined_codes.astype(np.intp), texts
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
-        """Raise a DataError if a cluster is in two strata; both codes (N,) are given for each
-        row.
+        """Raise a DataError if a cluster is in two strata; `strata` and `clusters` contain codes
+        (N,).
         """
         pairs = pd.DataFrame({"cluster": clusters, "stratum": strata}).drop_duplicates()
         repeated_clusters = pairs["cluster"][pairs["cluster"].duplicated()]
@@ -290,7 +290,7 @@ class SurveyDesign:
         )
 
     def _read_domain(self, frame: Frame) -> np.ndarray:
-        """Return a mask (N,) of the rows in the domain."""
+        """Return a mask of the rows in the domain, shape (N,)."""
         column = self._find(frame, self.domain)
         if column.isna().any() or not column.isin([True, False]).all():
             raise DataError(
@@ -311,7 +311,7 @@ class SurveyDesign:
     def _make_replicates(
         self, frame: Frame, plan: SamplingPlan, labels: list[str]
     ) -> Replicates | None:
-        """Return the replicates, which are read from columns or created, or None without a
+        """Return the replicates, which are read from columns or created, or None if there is no
         replicate type.
 
         `labels` contains the names of the strata, by number.

@@ -14,7 +14,7 @@ __all__ = ["check_replicates", "column_name", "column_names"]
 
 
 def column_names(argument: str, value: object) -> tuple[Hashable, ...]:
-    """Return `value`, a column name or a list of names, as a tuple; empty for None."""
+    """Return `value`, a column name or a list of names, as a tuple, which is empty for None."""
     if value is None:
         return ()
     if isinstance(value, str | tuple | int | np.integer):  # a tuple is a single name
@@ -50,7 +50,7 @@ def check_replicates(
     mse: bool,
     rho: float,
 ) -> None:
-    """Raise an OptionError if the arguments about replicates are incompatible.
+    """Raise an OptionError if the arguments for replicate weights are incompatible.
 
     `n_given` is the number of columns with replicate weights, and `kind` the argument `type` of
     `bbl.survey`. The variance is ``scale * sum_r rscales[r] (theta_r - centre)^2``. With `mse`, the

@@ -131,8 +131,8 @@ class TwoWay:
         names.
 
         Rows that are not in this table have the codes I, I + 1, ...; unknown columns raise a
-        LevelError. Missing values are nan. The values are None without new rows or a response
-        column.
+        LevelError. Missing values are nan. The values are None if there are no new rows or no
+        response column.
         """
         frame = to_frame(newdata, "newdata")
         column_of_cell = _refuse_missing(
@@ -226,7 +226,7 @@ class TwoWay:
 def _parse_names(
     formula: str, frame: Frame, weights_name: Hashable | None
 ) -> tuple[Hashable, Hashable, Hashable]:
-    """Return the names in a formula of the response (or `PRESENT`), the rows and the columns."""
+    """Return the names of the response (or `PRESENT`), the rows and the columns in a formula."""
     names = frame.columns
     exclude = {} if weights_name is None else {weights_name: "the weights"}
     # `PRESENT` replaces the missing response

@@ -115,7 +115,7 @@ def _join_hints(errors: list[BBLError]) -> Hint | None:
         return None
 
     def join(words: str) -> str:
-        """Return the hints in their form for Python (""), the command line or the estimators."""
+        """Return the hints as worded for Python (""), the command line or the estimators."""
         texts = []
         for alike in errors_by_kind.values():
             hint = alike[0].hint

@@ -107,8 +107,8 @@ def check_weights(
     part: bool = False,
     positive: bool = False,
 ) -> np.ndarray:
-    """Return weights as float64; raise an error for negative values, if all are zero and, if
-    `whole`, for fractions.
+    """Return weights as float64; raise an error if any is negative, if all are zero or, with
+    `whole`, if any is fractional.
 
     Parameters
     ----------

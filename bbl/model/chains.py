@@ -380,7 +380,9 @@ class Chains:
 
     @property
     def best_codes(self) -> np.ndarray:
-        """Most probable state (n_chains, m) visited by each chain (the first in case of ties)."""
+        """Most probable state visited by each chain, shape (n_chains, m); in case of ties, the
+        first.
+        """
         return np.concatenate(
             [pack.best_codes[:, : pack.stop - pack.first].T for pack in self._packs]
         )
@@ -426,8 +428,8 @@ def gibbs(
     rng : numpy.random.Generator, int or None
         The same seed gives the same result for any `n_jobs`.
     burn_in : int, default 0
-        Number of sweeps before the first draw; states visited in them are still considered for
-        `best`.
+        Number of sweeps before the first draw; states visited in these sweeps are still considered
+        for `best`.
     thin : int, optional
         Number of sweeps per draw; ``n_sweeps // thin`` draws of each chain are returned. By
         default, draws are not returned.

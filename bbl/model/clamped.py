@@ -73,7 +73,7 @@ class Clamped:
         Columns of the known levels of these parameters. Unknown and absent members have the index D
         or -1, which selects a column of ones.
     _target : ndarray of intp, shape (sources,)
-        Position in the smaller model of the parameter that each of them contributes to.
+        Position in the smaller model of the parameter to which each source contributes.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def _keys(columns: np.ndarray, radix: int) -> np.ndarray:
 
 
 def margins(layout: Layout, theta: np.ndarray, method: str, rng: np.random.Generator) -> np.ndarray:
-    """Return the probability (n, layout.D) of each non-reference level in n models.
+    """Return the probability of each non-reference level in n models, shape (n, layout.D).
 
     Parameters
     ----------

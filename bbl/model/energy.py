@@ -62,7 +62,7 @@ def _reduce_levels(
     """Reduce `level_values` (n, D) over the levels of each predictor.
 
     The result (n, number of predictors) equals ``ufunc.reduceat(level_values, start, axis=1)``. If
-    all predictors have the same small number of levels, this function takes a tenth of the time.
+    all predictors have the same small number of levels, this function is about ten times as fast.
     `start` and `n_nonreference` contain each predictor's first column and number of columns.
     """
     if (
@@ -81,7 +81,7 @@ CHUNK_ROWS = 65536  # rows per chunk read from a file
 
 
 class Energy:
-    """Computes energies of rows under K models with the same layout, whose couplings are arranged
+    """Computes energies of rows under K models with the same layout; couplings are arranged only
     once.
 
     Parameters
@@ -96,7 +96,7 @@ class Energy:
     h : ndarray, shape (D, K)
         Fields of the D non-reference levels.
     J : ndarray, shape (D, D, K)
-        Couplings of pairs, above the diagonal; of shape (0, 0, K) without pairs.
+        Couplings of pairs, above the diagonal; of shape (0, 0, K) if there are no pairs.
     higher : Higher or None
         The terms of three or more predictors.
     values : ndarray, shape (higher.size, K)
@@ -195,7 +195,7 @@ def known_energy(sample: Rows, layout: Layout, theta: np.ndarray) -> tuple[float
 
 
 def parameter_counts(counts: np.ndarray, layout: Layout) -> np.ndarray:
-    """Return, for each parameter, the total weight of the rows that have its levels, (size,).
+    """Return the total weight of the rows that have the levels of each parameter, shape (size,).
 
     The model has pairs only. `counts` (D, D) is the result of `pair_counts` for complete rows. The
     weighted sum of the energies is the inner product of the result and a parameter vector.

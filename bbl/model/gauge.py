@@ -89,7 +89,8 @@ def change_coordinates(layout: Layout, M: np.ndarray, bases: list[np.ndarray]) -
 
 
 def zero_sum(tables: np.ndarray, order: int = 2) -> np.ndarray:
-    """Return the zero-sum couplings (..., L_i, L_j, ...) of a term of k = `order` predictors.
+    """Return the zero-sum couplings of a term of k = `order` predictors,
+    shape (..., L_i, L_j, ...).
 
     The means over each of the last k axes are subtracted.
     """
@@ -276,7 +277,8 @@ def reference_variance(layout: Layout, variance: np.ndarray) -> np.ndarray:
 
 
 def scale_variance(layout: Layout, simplex: np.ndarray, factor_variance: np.ndarray) -> np.ndarray:
-    """Return reference-gauge variances (size,) of tables that are multiplied by uncertain factors.
+    """Return reference-gauge variances of tables that are multiplied by uncertain factors, shape
+    (size,).
 
     A parameter is a sum of contributions, one from each table (see `to_reference`). Its variance is
     the sum of each squared contribution times the variance of its factor.
@@ -348,7 +350,7 @@ def penalty_metric(layout: Layout, lambda_: float, lambdah: float) -> np.ndarray
 
 
 def reference_fields(layout: Layout, theta: np.ndarray, site_theta: np.ndarray) -> np.ndarray:
-    """Return the fields (D,) that correspond to averaging couplings in the zero-sum gauge.
+    """Return the fields that correspond to averaging couplings in the zero-sum gauge, shape (D,).
 
     Averaging the couplings from the two sites of a pair (eq. 18) leaves the fields unchanged only
     in the gauge used for the average. The zero-sum fields are ``h_i + sum_j J_ij 1/L_j``, centred.

@@ -60,7 +60,7 @@ class RowInfluence(ABC):
         A function of the parameters can be estimable although the individual parameters are not.
         Moving the parameters along `directions` (size, d) does not change the fit. The standard
         error of a function that is constant along these directions can be computed from
-        `influences`. This base class returns itself without such directions (d = 0).
+        `influences`. This base class returns itself and no directions (d = 0).
         """
         return self, np.zeros((self.layout.size, 0))
 
@@ -188,7 +188,7 @@ class Influence(RowInfluence):
     def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the design (n, 1 + D), residuals (n, layout.D), and weights (m, n) for each site.
 
-        A residual is the target of a level (1 or 0 without a prior) minus its conditional
+        A residual is the target of a level (1 or 0 if there is no prior) minus its conditional
         probability. A weight is ``W/W_i`` if the row is usable for site i, and 0 otherwise.
         """
         layout = self.layout
@@ -237,7 +237,9 @@ class Influence(RowInfluence):
         return psi
 
     def __call__(self, rows: Sample) -> np.ndarray:
-        """Return the influences (n, layout.size) of rows on fields and averaged couplings."""
+        """Return the influences of rows on fields and averaged couplings,
+        shape (n, layout.size).
+        """
         influence = np.zeros((self.layout.size, rows.n))  # transposed, for contiguous sums
         row_arrays = self._row_arrays(rows)
         for i, (positions, shares) in enumerate(self._flat_positions):
@@ -320,7 +322,7 @@ class Influence(RowInfluence):
         return covariance, independent
 
     def flat_positions(self, i: int) -> np.ndarray:
-        """Return the positions (p,) of the parameters of site i in the flat vector."""
+        """Return the positions of the parameters of site i in the flat vector, shape (p,)."""
         return self._flat_positions[i][0]
 
     def _inverse_block(self, i: int, positions: np.ndarray) -> np.ndarray:
@@ -364,7 +366,7 @@ class Influence(RowInfluence):
         """Return the log pseudo-likelihood of `rows` and the effective number of parameters.
 
         The log pseudo-likelihood is ``sum_i ln P_i``. The effective number is ``tr(K H^-1)``, where
-        H is the Hessian and K the covariance of the score (Varin, Reid & Firth 2011, section 2.3);
+        H is the Hessian and K the covariance of the score (Varin, Reid & Firth 2011, section 2.3).
         Since H is block diagonal over sites, only the diagonal blocks of K are needed. `rows` may
         be a subset of the fitted rows: the effective number is then the expected optimism of their
         log pseudo-likelihood, computed as the covariance of their score and the estimate. With

@@ -62,7 +62,7 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def covariance(self) -> np.ndarray:
-        """Return the covariance (K, 1 + size, K, 1 + size) of all coefficients.
+        """Return the covariance of all coefficients, shape (K, 1 + size, K, 1 + size).
 
         If some coefficients are not identified, this is the covariance of one of several estimates
         with the same fit.
@@ -70,15 +70,21 @@ class JointInfluence(ABC):
 
     @abstractmethod
     def covariance_between(self, a: int, b: int) -> np.ndarray:
-        """Return the covariance (1 + size, 1 + size) of differences between groups `a` and `b`."""
+        """Return the covariance of differences between groups `a` and `b`,
+        shape (1 + size, 1 + size).
+        """
 
     @abstractmethod
     def determined(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of the identified differences between groups `a` and `b`."""
+        """Return a mask of the identified differences between groups `a` and `b`,
+        shape (1 + size,).
+        """
 
     @abstractmethod
     def separated(self, a: int, b: int) -> np.ndarray:
-        """Return a mask (1 + size,) of the differences that diverge because of separation."""
+        """Return a mask of the differences that diverge because of separation,
+        shape (1 + size,).
+        """
 
     @abstractmethod
     def at(self, coefficients: np.ndarray) -> JointInfluence:
@@ -87,8 +93,9 @@ class JointInfluence(ABC):
         """
 
     def sampling_errors(self, rows: Sample, expansion: np.ndarray) -> np.ndarray:
-        """Return the relative error (K, 1 + size) of each standard error, if it comes from sampled
-        `rows`, drawn with probabilities ``1 / expansion`` (n,). Only for fits to such rows.
+        """Return the relative error (K, 1 + size) of each standard error that is due to the
+        sampling of `rows`, which were drawn with probabilities ``1 / expansion`` (n,). This is
+        available only for models fitted to sampled rows.
         """
         raise NotImplementedError
 
@@ -142,7 +149,7 @@ class DifferenceInfluence(RowInfluence):
         return (influences[:, a, 1:] - influences[:, b, 1:]) * self.determined
 
     def covariance(self, rows: Sample | None = None) -> np.ndarray:
-        """Return the covariance (size, size), NaN for unidentified parameters; `rows` is
+        """Return the covariance (size, size), which is NaN for unidentified parameters; `rows` is
         ignored.
         """
         out = self._joint.covariance_between(*self._pair)[1:, 1:]

@@ -44,9 +44,9 @@ class Layout:
         to the reference level, in (0, 1]; nan for levels with separate couplings. Positions do not
         depend on the scores: see `bbl.model.scores`.
     numbers : ndarray, shape (m, 2), optional
-        Mean and standard deviation of each numeric regressor, and nan for other predictors; None
-        without numeric regressors. A numeric regressor counts as a predictor with two levels: its
-        parameters are slopes, and its value replaces the indicator of level 1.
+        Mean and standard deviation of each numeric regressor, and nan for other predictors; None if
+        there are no numeric regressors. A numeric regressor counts as a predictor with two levels:
+        its parameters are slopes, and its value replaces the indicator of level 1.
 
     Attributes
     ----------
@@ -64,12 +64,12 @@ class Layout:
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     support : Support or None
-        As passed. Its `scope` contains the predictors with structural zeros, and its `factor` a
+        The argument. Its `scope` contains the predictors with structural zeros, and its `factor` a
         table of 0 and -inf for their levels.
     scores : tuple or None
-        As passed; None if all predictors are nominal.
+        The argument `scores`; None if all predictors are nominal.
     numbers : ndarray or None
-        As passed.
+        The argument `numbers`.
     size : int
         Length of the parameter vector. This is the number of free parameters of a group (eq. 7,
         restricted to `terms`), except with `scores`, where parameters are proportional to each
@@ -225,7 +225,7 @@ class Layout:
 
     @cached_property
     def mask(self) -> np.ndarray:
-        """Whether two predictors share a term of any order, (m, m), as ``qJ`` in R."""
+        """Whether two predictors share a term of any order, shape (m, m), like ``qJ`` in R."""
         mask = np.full((self.m, self.m), self.complete)
         np.fill_diagonal(mask, False)
         for terms in () if self.complete else self.terms:
@@ -238,7 +238,7 @@ class Layout:
 
     @property
     def joined(self) -> np.ndarray:
-        """Whether two predictors share a term or structural zeros, (m, m)."""
+        """Whether two predictors share a term or structural zeros, shape (m, m)."""
         if self.support is None:
             return self.mask
         joined = self.mask.copy()

@@ -245,8 +245,8 @@ class LocationModel:
         return z
 
     def moments(self, rows: Rows, K: int, scores: NormalScores | None = None) -> np.ndarray:
-        """Return the second moments ``T = sum w t t'`` of ``t = (z, u)`` in each group, (K, p + q,
-        p + q).
+        """Return the second moments ``T = sum w t t'`` of ``t = (z, u)`` in each group,
+        shape (K, p + q, p + q).
 
         The moments of separate blocks of rows or folds can be added.
         """
@@ -490,14 +490,15 @@ class LocationModel:
 
 
 def _residuals(T: np.ndarray, C: np.ndarray) -> np.ndarray:
-    """Return the sums of squares and products (K, q, q) of the residuals ``u - C'z``."""
+    """Return the sums of squares and products of the residuals ``u - C'z``, shape (K, q, q)."""
     q = C.shape[2]
     D = np.concatenate([-C, np.broadcast_to(np.eye(q), (len(C), q, q))], axis=1)
     return D.transpose(0, 2, 1) @ T @ D
 
 
 def select_covariance(S: np.ndarray, correlated: np.ndarray) -> np.ndarray:
-    """Return the maximum likelihood covariance whose inverse is zero where not `correlated`.
+    """Return the maximum likelihood covariance whose inverse is zero for pairs that are not
+    `correlated`.
 
     The sample covariance is `S` (q, q). This is Dempster's (1972) covariance selection, computed by
     algorithm 17.1 of Hastie, Tibshirani & Friedman (2009).
@@ -655,7 +656,7 @@ class Location:
 
     @cached_property
     def precision(self) -> np.ndarray:
-        """Inverses (K, q, q) of the covariances; zero where numeric predictors are not
+        """Inverses (K, q, q) of the covariances, which are zero where numeric predictors are not
         correlated.
         """
         return np.array(
@@ -666,8 +667,8 @@ class Location:
         )
 
     def effects(self, i: int) -> np.ndarray:
-        """Return the effects (K, L_i - 1, q) of the non-reference levels of predictor i on the
-        means.
+        """Return the effects of the non-reference levels of predictor i on the means,
+        shape (K, L_i - 1, q).
 
         They are 0 for numeric predictors that do not interact with predictor i.
         """
@@ -715,7 +716,9 @@ class Location:
         return _residuals(self.T, self.C)
 
     def residuals(self, codes: np.ndarray, g: int) -> np.ndarray:
-        """Return the deviations (n, q) of the numeric predictors from their means in group g."""
+        """Return the deviations of the numeric predictors from their means in group g,
+        shape (n, q).
+        """
         return self.numbers(codes) - self.model.indicators(codes) @ self.C[g]
 
     def log_density(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
@@ -788,8 +791,8 @@ class Location:
         return out if self.scores is None else self.scores.inverse(out)
 
     def is_needed(self, missing: np.ndarray) -> np.ndarray:
-        """Return a mask (n, m) of the missing cells that affect the mean of a known numeric
-        predictor.
+        """Return a mask of the missing cells that affect the mean of a known numeric predictor,
+        shape (n, m).
         """
         known_numbers = ~missing[:, self.model.numbers]
         return missing & (known_numbers.astype(float) @ self.model.partners > 0.0)
@@ -819,7 +822,9 @@ class EnergyWithNumbers:
     energy: Energies
 
     def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the energies (n, K) of `codes` (n, m), marginalised where `unknown` (n, m)."""
+        """Return the energies (n, K) of `codes` (n, m), marginalised over the cells in `unknown`
+        (n, m).
+        """
         if unknown is None or not unknown.any():
             return self._sum(codes, None)
         needed = self.location.is_needed(unknown)
@@ -855,8 +860,8 @@ class EnergyWithNumbers:
         return out
 
     def _sum(self, codes: np.ndarray, unknown: np.ndarray | None) -> np.ndarray:
-        """Return the energies (n, K) of rows where all partners of known numeric predictors are
-        known.
+        """Return the energies of rows where all partners of known numeric predictors are known,
+        shape (n, K).
         """
         model = self.location.model
         levels = nominal_codes(codes, model.is_number, model.n_levels)

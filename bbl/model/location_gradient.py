@@ -123,7 +123,9 @@ class LocationInfluence:
         )
 
     def coefficient_influences(self, codes: np.ndarray, g: int) -> np.ndarray:
-        """Return the influences (n, coefficients) of rows of group g on the means of the group."""
+        """Return the influences of rows of group g on the means of the group,
+        shape (n, coefficients).
+        """
         model = self.location.model
         z = model.indicators(codes)
         residuals = self.location.numbers(codes) - z @ self.location.C[g]
@@ -204,7 +206,8 @@ class LocationInfluence:
     def _covariance_derivatives(
         self, weighted: np.ndarray, precision: np.ndarray, g: int
     ) -> np.ndarray:
-        """Return the derivatives (n, edges) of log densities with respect to the free covariances.
+        """Return the derivatives of log densities with respect to the free covariances,
+        shape (n, edges).
 
         `weighted` (n, q) contains the residuals multiplied by the `precision` (q, q) of the known
         numeric values, and 0 for missing values. The other covariances are functions of the free
@@ -245,7 +248,7 @@ def _scaled_inverse(A: np.ndarray) -> np.ndarray:
 
 
 class NumberScoreGradient:
-    """Derivatives of weighted sums of P(group | row) for fits with numeric predictors.
+    """Derivatives of weighted sums of P(group | row) for models with numeric predictors.
 
     The coefficients of a group are those of `ScoreGradient` for the other predictors, followed by
     the parameters of the location model.

@@ -82,7 +82,7 @@ def exact_log_z(
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
-    """Return the method used for ``"auto"``: the exact one if it is fast, otherwise `fallback`.
+    """Return the method used for ``"auto"``: "exact" if this is fast, otherwise `fallback`.
 
     A sum over at most `max_cells` table cells is considered fast. With structural zeros, "auto" is
     always exact. Other methods are returned unchanged.

@@ -23,7 +23,8 @@ ANNEALING_CHAINS = 256  # independent chains of a row
 
 
 class MarginalEnergy(Energy):
-    """Computes energies of rows with unknown predictors under K models; -inf for impossible rows.
+    """Computes energies of rows with unknown predictors under K models; impossible rows have the
+    energy -inf.
 
     The energy of a row with unknown predictors is ``ln sum exp(E)`` over their levels. With this
     definition, ``E - ln Z`` is the log-probability of the known predictors. Given the known
@@ -43,11 +44,11 @@ class MarginalEnergy(Energy):
     ----------
     layout : Layout
     theta : ndarray, shape (K, layout.size)
-        As passed.
+        The argument.
     h : ndarray, shape (D, K)
         Fields.
     J : ndarray, shape (D, D, K)
-        Couplings of pairs, above the diagonal; of shape (0, 0, K) without pairs.
+        Couplings of pairs, above the diagonal; of shape (0, 0, K) if there are no pairs.
 
     Examples
     --------
@@ -63,7 +64,9 @@ class MarginalEnergy(Energy):
         self.theta = theta
 
     def __call__(self, codes: np.ndarray, unknown: np.ndarray | None = None) -> np.ndarray:
-        """Return the energies (n, K) of `codes` (n, m), marginalised where `unknown` (n, m)."""
+        """Return the energies (n, K) of `codes` (n, m), marginalised over the cells in `unknown`
+        (n, m).
+        """
         support = self.layout.support
         if unknown is None or not unknown.any():
             out = super().__call__(codes)
@@ -232,7 +235,9 @@ class MarginalEnergy(Energy):
         out[rows] += np.moveaxis(table, 0, len(known_members))[levels] if known_members else table
 
     def _pair_couplings(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the concatenated couplings (K, cells) of the given rows of `layout.pairs`."""
+        """Return the concatenated couplings of the given rows of `layout.pairs`,
+        shape (K, cells).
+        """
         start = self.layout.pair_start
         cells = np.concatenate(
             [np.empty(0, dtype=np.intp), *(np.arange(start[p], start[p + 1]) for p in pairs)]
@@ -240,7 +245,7 @@ class MarginalEnergy(Energy):
         return self.theta[:, cells]
 
     def _conditional_fields(self, codes: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """Return the fields (n, K, non-reference levels) of the predictors in `unknown`.
+        """Return the fields of the predictors in `unknown`, shape (n, K, non-reference levels).
 
         The fields are ``h_i(a) + sum_j J_ij(a, x_j)``, summed over the known predictors j. Unknown
         predictors have code 0 and do not contribute.

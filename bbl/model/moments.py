@@ -1,4 +1,4 @@
-"""Moments: weighted counts of levels and pairs of levels (eqs. 16), ignoring missing values.
+"""Moments: weighted counts of levels and pairs of levels (eq. 16), ignoring missing values.
 
 Equation numbers refer to Woo & Wang (2022). Weights are called *exact* if they are integers,
 because their sums do not depend on the order of summation.
@@ -85,7 +85,7 @@ def _indicators_and_numbers(codes: np.ndarray, layout: Layout) -> np.ndarray:
 
 
 def pair_counts(sample: Rows, layout: Layout | Regressors, workers: int = 1) -> np.ndarray:
-    """Return the weighted counts (D, D) of pairs of non-reference levels.
+    """Return the weighted counts of pairs of non-reference levels, shape (D, D).
 
     The diagonal contains the counts of levels. Missing values are coded as the reference level,
     which is not counted. The counts are exact if weights are integers. Rows in a file are counted
@@ -163,7 +163,7 @@ def _block_known_counts(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.
 
 
 def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
-    """Return a mask (n, m) of the usable rows of each predictor."""
+    """Return a mask of the usable rows of each predictor, shape (n, m)."""
     if sample.missing is None:
         return np.ones(sample.codes.shape, dtype=bool)
     # `mask` (m, m): whether two predictors interact; the product counts the missing values among a
@@ -173,7 +173,7 @@ def usable_rows(sample: Sample, layout: Layout) -> np.ndarray:
 
 
 def usable_weight(sample: Rows, layout: Layout) -> np.ndarray:
-    """Return the weight (m,) of the usable rows of each predictor."""
+    """Return the weight of the usable rows of each predictor, shape (m,)."""
     if sample.complete:  # no missing values; `total` is the sum of weights
         return np.full(layout.m, sample.total)
     return sample.pooled.sums(

@@ -12,15 +12,15 @@ __all__ = ["centred_factors", "in_unit", "to_raw"]
 
 
 def to_raw(layout: Layout) -> np.ndarray | None:
-    """Return the matrix (1 + size, 1 + size) that converts coefficients from standardised
-    regressors.
+    """Return the matrix that converts coefficients from standardised regressors,
+    shape (1 + size, 1 + size).
 
     It maps the intercept and parameters for standardised numeric regressors to the intercept and
     parameters for the original regressors. The result is None for a layout without numeric
     regressors.
 
-    This is possible because a product of standardised regressors and indicators is a linear
-    combination of products of the original variables.
+    The conversion is possible because a product of standardised regressors and indicators is a
+    linear combination of products of the original variables.
 
     Examples
     --------

@@ -45,7 +45,7 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 
 
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:
-    """Return the strengths (P,) of pairs minus the average-product correction.
+    """Return the strengths of pairs minus the average-product correction, shape (P,).
 
     The correction of pair (i, j) is ``mean_i mean_j / overall mean``, where ``mean_i`` is the mean
     over the pairs that contain predictor i. The partners of a predictor are given by `layout.mask`

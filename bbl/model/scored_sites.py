@@ -249,7 +249,7 @@ def scored_memory(layout: Layout) -> float:
 def scored_hessians(
     rows: Rows, layout: Layout, site_theta: np.ndarray, sites: list[int]
 ) -> dict[int, np.ndarray]:
-    """Return the mean Hessian (r, r) of each site with respect to its free parameters."""
+    """Return the mean Hessian of each site with respect to its free parameters, shape (r, r)."""
     scores = site_scores_of(layout)
     columns = regressors(layout).columns
     free = {

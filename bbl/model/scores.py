@@ -128,7 +128,9 @@ def is_scored(layout: Layout, predictors) -> bool:
 
 
 def scored_tables(layout: Layout) -> np.ndarray:
-    """Return a mask (size,) of the couplings that involve at least one predictor with scores."""
+    """Return a mask of the couplings that involve at least one predictor with scores, shape
+    (size,).
+    """
     out = np.zeros(layout.size, dtype=bool)
     if layout.scores is None:
         return out
@@ -144,8 +146,8 @@ def score_information(layout: Layout, counts: list[np.ndarray]) -> tuple[np.ndar
 
     `counts` contains the weights (L_i,) of each predictor's levels. A coupling multiplied by its
     unit is the effect of a difference of two standard deviations in the score, which is comparable
-    to a coupling of two nominal levels. The unit is 1 for other parameters. A coupling is without
-    rows if the score of a predictor is constant, or if the nominal level or its reference level is
+    to a coupling of two nominal levels. The unit is 1 for other parameters. A coupling has no rows
+    if the score of a predictor is constant, or if the nominal level or its reference level is
     absent. Other parameters are not marked.
     """
     units = np.ones(layout.size)

@@ -94,7 +94,8 @@ def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
 
 
 def informed(H: np.ndarray, min_information: float) -> np.ndarray:
-    """Return a mask (p,) of parameters that are independent of directions without information.
+    """Return a mask of parameters that are independent of directions without information, shape
+    (p,).
 
     H (p, p) is scaled to unit diagonal. A direction without information is an eigenvector with an
     eigenvalue below `min_information`. A parameter is independent if the sum of its squared

@@ -70,8 +70,8 @@ class Support:
         )
 
     def margin(self, predictors: tuple[int, ...]) -> Support | None:
-        """Return the possible combinations of `predictors` (in increasing order); None if all are
-        possible.
+        """Return the possible combinations of `predictors` (in increasing order), or None if all
+        are possible.
 
         A combination is possible if it can occur with at least one combination of levels of the
         other predictors. Predictor ``predictors[i]`` has index i in the returned support.
@@ -147,8 +147,8 @@ class Support:
         return members, table[tuple(codes[:, known_predictors].T.astype(np.intp))]
 
     def rows(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
-        """Return a mask (n, G) of rows that are possible in each group for some levels of missing
-        values.
+        """Return a mask of rows that are possible in each group for some levels of missing values,
+        shape (n, G).
 
         Parameters
         ----------

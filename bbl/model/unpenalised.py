@@ -462,7 +462,7 @@ def cell_sizes(sample: Sample, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
     level or at the level of the coupling, and other predictors that share a higher-order term with
     all k are at their reference level. The expected count of a cell is computed under the model
     that omits this coupling and includes all couplings of fewer predictors. If a cell is empty, the
-    unpenalised coupling is not finite. Both arrays are (layout.size - layout.D,).
+    unpenalised coupling is not finite. Both arrays have shape (layout.size - layout.D,).
     """
     if layout.order <= 2:
         weights = cell_counts(sample, layout)

@@ -149,9 +149,9 @@ def unpack_model(
 
 
 def _unpack_kept(stored: Any, sample: Sample, arrays: Mapping[str, np.ndarray]) -> KeptRows:
-    """Return the training rows that were kept by a fit of data read in batches.
+    """Return the training rows that were kept when data were read in batches.
 
-    Raises a ValueError if the numbers of rows are impossible.
+    Raises a ValueError if the numbers of rows are invalid.
     """
     check_types(stored, {"rows": list, "whole": bool})
     n_rows = stored["rows"]
@@ -235,7 +235,8 @@ def _unpack_index(stored: dict, n: int) -> pd.Index:
 
 
 def pack_loss(record: LossRecord | None, tuned: bool = False) -> dict[str, dict | None]:
-    """Return the entry ``log_loss`` of the dict of a model file: the fields of a `LossRecord`.
+    """Return the entry ``log_loss`` of a model file's dict, which contains the fields of a
+    `LossRecord`.
 
     Without a log-loss, the entry is omitted or, for a `tuned` model, None. This distinguishes the
     file of a tuned model from files of earlier versions, which lack the entry.

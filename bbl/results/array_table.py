@@ -80,9 +80,9 @@ def check_arrays(
 ) -> None:
     """Raise a ValueError unless `arrays` match the specifications in `table`.
 
-    `sizes` contains the known values of symbols. The first array with another symbol determines its
-    value. This is necessary because kernels rely on shapes and ranges, and the checksum of a file
-    does not prove that it was written by this package.
+    `sizes` contains the known values of symbols. Any other symbol is determined by the first array
+    that uses it. This is necessary because kernels rely on shapes and ranges, and the checksum of a
+    file does not prove that it was written by this package.
     """
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"{min(unknown)!r} is not an array of this kind of model")

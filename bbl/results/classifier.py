@@ -217,9 +217,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors' columns. None for the training rows.
         of : (group, group), optional
-            Log-odds of the first group against the second. By default, the second of two groups
-            against the first; with three or more groups, the most probable group of each row
-            against the second most probable.
+            Log-odds of the first group against the second. With two groups, the default is the
+            second against the first; with three or more groups, it is the most probable group of
+            each row against the second most probable.
         unseen, priors
             As in `predict`.
 
@@ -280,7 +280,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         seed: int | np.random.Generator | None = 0,
         n_jobs: int | None = None,
     ) -> Importance:
-        """Return the increase in log-loss when a predictor is unknown, for each predictor.
+        """Return the increase in log-loss when each predictor is treated as unknown.
 
         Parameters
         ----------
@@ -302,8 +302,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         -------
         Importance
             ``.frame``: the increase in log-loss for each predictor, and its standard error over
-            rows; ``.plot()``. The predictor is averaged over exactly; its values are not permuted
-            or imputed.
+            rows; ``.plot()``. The probabilities are averaged exactly over the predictor; its values
+            are not permuted or imputed.
 
         Examples
         --------

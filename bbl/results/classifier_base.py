@@ -76,10 +76,12 @@ class ClassifierBase(ModelResults):
     @property
     @abstractmethod
     def _bootstrap_members(self) -> Sequence[tuple[ClassifierBase, float]]:
-        """The fits that a bootstrap refits, with their weights in predictions; may be empty."""
+        """The fits that a bootstrap refits, with their weights in predictions; there may be
+        none.
+        """
 
     def _refit(self, train: Sample, rng: np.random.Generator, warm: bool = False) -> Refit:
-        """Return a fit to other rows with the same settings.
+        """Refit the model to other rows with the same settings.
 
         Raises an OptionError if `_can_refit` is False.
 
@@ -110,8 +112,11 @@ class ClassifierBase(ModelResults):
         priors : mapping or Series by group, array_like of shape (K,), ``"equal"`` or None
             As in `predict`.
 
-        Returns ------- ClassifierResults Of the same class. The model is not refitted, because the
-        parameters of a group do not depend on the class proportions.
+        Returns
+        -------
+        ClassifierResults
+            A model of the same class. It is not refitted, because the parameters of a group do not
+            depend on the class proportions.
 
         Examples
         --------
@@ -141,7 +146,7 @@ class ClassifierBase(ModelResults):
         return shares / shares.sum()
 
     def _prior_shifted(self, scores: np.ndarray, priors: Priors) -> np.ndarray:
-        """Return class scores (n, K) for other class proportions.
+        """Return class scores for other class proportions, shape (n, K).
 
         By default, `priors` is taken from the model.
         """
@@ -150,7 +155,7 @@ class ClassifierBase(ModelResults):
         return scores if shares is None else with_priors(scores, self.class_shares, shares)
 
     def _new_scores(self, newdata: object, unseen: str, priors: Priors = None) -> np.ndarray:
-        """Return the class scores (n, K) of new rows.
+        """Return the class scores of new rows, shape (n, K).
 
         Scores are nan for rows that the design drops because of missing values.
         """
@@ -185,7 +190,7 @@ class ClassifierBase(ModelResults):
         It is computed on held-out rows if the fit was tuned, calibrated or averaged by
         cross-validation, and otherwise on the training rows. It does not depend on `priors`. For
         very large training data, only a sample is scored, and the value is None unless the log-loss
-        exceeds the baseline. It is also None for models without rows loaded from files of earlier
+        exceeds the baseline. It is also None for models saved without training rows by earlier
         versions.
 
         Examples

@@ -52,7 +52,9 @@ def loss_text(record: LossRecord | None) -> str:
 
 
 def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[str, str]:
-    """Return the summary line on the priors as a dict by title, which is empty without priors."""
+    """Return the summary line on the priors as a dict by title, which is empty if there are no
+    priors.
+    """
     if priors is None:
         return {}
     return {"Priors": ", ".join(f"{g}: {p:.4g}" for g, p in zip(groups, priors, strict=True))}

@@ -109,8 +109,8 @@ def compare_fits(fits: Fits) -> pd.DataFrame:
 
 
 def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
-    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit; nan for unavailable
-    criteria.
+    """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, with nan for
+    unavailable criteria.
 
     `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan unless they
     are comparable with the criteria of `first` (see `is_comparable`).

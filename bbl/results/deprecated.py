@@ -1,4 +1,4 @@
-"""Deprecated attribute names, which work with a warning until the next major release."""
+"""Deprecated attribute names, which still work, with a warning, until the next major release."""
 
 from __future__ import annotations
 

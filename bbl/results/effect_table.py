@@ -82,7 +82,7 @@ class Effects:
         ----------
         groups : sequence, optional
             Groups to draw; all by default. With two groups, only the second is drawn by default,
-            because the differences of the groups only differ in sign.
+            because the effects on the two groups differ only in sign.
         top : int, default 40
             Maximum number of rows in a panel.
         axes : sequence of matplotlib Axes, optional

@@ -607,7 +607,7 @@ def _set_levels(rows: EffectRows, scenario: Scenario) -> tuple[np.ndarray, np.nd
 
 
 def average_probabilities(contrasts: Contrasts, rows: EffectRows, scores: Scores) -> np.ndarray:
-    """Return the average probabilities (S, U, K) of the groups in each scenario and unit."""
+    """Return the average probabilities of the groups in each scenario and unit, shape (S, U, K)."""
     # `_row_probabilities` returns codes, missing cells and, at [2], the probabilities
     return np.array(
         [

@@ -203,7 +203,9 @@ def _hide_absent_levels(scores: Scores, absent_levels: list[np.ndarray]) -> Scor
     """
 
     def scores_or_nan(codes: np.ndarray, missing: np.ndarray | None) -> np.ndarray:
-        """Return the class scores (n, K), nan for rows with an absent level in a known cell."""
+        """Return the class scores (n, K), which are nan for rows with an absent level in a known
+        cell.
+        """
         row_scores = scores(codes, missing)
         for i, is_absent_level in enumerate(absent_levels):
             if not is_absent_level.any():
@@ -497,7 +499,7 @@ def _effective_share(fit: ClassifierBase) -> float:
     """Return the ratio of Kish's (1965) effective number of rows to the total weight of a sampling
     design.
 
-    The result is 1 without a design.
+    The result is 1 if there is no design.
 
     It is ``(sum w)^2 / sum w^2`` divided by ``sum w``.
     """
@@ -518,7 +520,7 @@ def _make_frame(
     """Return the frame of effects, with a row for each (quantity, unit, group), and the names of
     its standard columns.
 
-    The names are a dict from plain names, such as ``"estimate"``, to the names in the frame: a
+    The names are a dict that maps plain names, such as ``"estimate"``, to the names in the frame: a
     trailing underscore is added if a user's column has the same name.
     """
     # rows are ordered as in the arrays (Q, U, K): groups vary fastest, quantities slowest
@@ -668,8 +670,8 @@ class EffectsMixin(ClassifierBase):
         newdata : table, or data read in batches, optional
             Rows with the predictors' columns: a DataFrame (pandas, polars), pyarrow Table or dict
             of lists, or files and other data as in `predict_batches`, which are read in one pass.
-            None for the weighted training rows, which are read again if a fit of files keeps only a
-            sample.
+            By default, the weighted training rows, which are read again if a model fitted to files
+            keeps only a sample of them.
         grid : {"balanced", "mode"} or dict of name to levels, optional
             Rows to generate instead of `newdata`. "balanced": all combinations of levels. "mode": a
             single row with the most frequent level of every predictor. A dict: all combinations of

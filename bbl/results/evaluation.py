@@ -72,7 +72,7 @@ class Evaluation:
     class_scores : ndarray, shape (n, K)
         Class scores of the rows.
     observed, predicted : ndarray of int, shape (n,)
-        Number of each row's group.
+        Group number of each row.
     weights : ndarray, shape (n,)
         Frequencies or other weights.
     what : str
@@ -129,13 +129,13 @@ class Evaluation:
         The limits have coverage `level`, even in small samples. Accuracy: Clopper & Pearson.
         Balanced accuracy: limits combined from the limits of each group's recall (Zou & Donner
         2008). Log-loss and Brier score: the limits of Gaffke (2005) for bounded values; the
-        log-loss is bounded by the largest loss that these predictions can have. AUC: the wider
-        limits of Newcombe (2006) and DeLong. With more than two groups, the AUC is the mean over
-        the groups, each compared with the rest. Weights that are not counts are scaled to the
-        effective number of rows (sum w)^2 / sum w^2 (Kish 1965). For the log-loss, probabilities
-        below 1e-15 are replaced with 1e-15; see `floored`. With `costs`, the row ``cost`` contains
-        the mean cost, without limits. Its baseline is the mean cost of always predicting the group
-        with the lowest cost.
+        log-loss is bounded by the largest loss that these predictions can have. AUC: on each side,
+        the wider of the limits of Newcombe (2006) and DeLong. With more than two groups, the AUC is
+        the mean over the groups, each compared with the rest. Weights that are not counts are
+        scaled to the effective number of rows (sum w)^2 / sum w^2 (Kish 1965). For the log-loss,
+        probabilities below 1e-15 are replaced with 1e-15; see `floored`. With `costs`, the row
+        ``cost`` contains the mean cost, without limits. Its baseline is the mean cost of always
+        predicting the group with the lowest cost.
         """
         # (5, 4): a row for each of `SCORES`; estimate, lower and upper limits, baseline
         table = score_table(
@@ -168,7 +168,9 @@ class Evaluation:
 
     @property
     def _floor_note(self) -> str:
-        """Note on observations with a probability below the floor of the log-loss; may be empty."""
+        """Note on observations with a probability below the floor of the log-loss, which may be
+        empty.
+        """
         n_below, n_zero = self.floored
         if not n_below:
             return ""
@@ -222,8 +224,8 @@ class Evaluation:
 
     @cached_property
     def report(self) -> pd.DataFrame:
-        """Precision, recall, F1, support and one-against-rest AUC of every group; missing if
-        undefined.
+        """Precision, recall, F1, support and one-against-rest AUC of every group; undefined values
+        are missing.
         """
         groups = pd.Index(self.labels.groups, dtype=object, tupleize_cols=False)
         columns = ["precision", "recall", "F1", "support"]
@@ -241,7 +243,7 @@ class Evaluation:
         Parameters
         ----------
         group : optional
-            The second of two groups by default; required with more groups.
+            The second group by default if there are two groups; required if there are more.
 
         Returns
         -------
@@ -293,7 +295,8 @@ class Evaluation:
         ----------
         kind : {"confusion", "roc", "calibration"}, default "confusion"
         groups : sequence, optional
-            Groups for ``"roc"`` and ``"calibration"``; by default all, or the second of two.
+            Groups for ``"roc"`` and ``"calibration"``; by default, all groups, or only the second
+            if there are two.
         ax : matplotlib Axes, or a sequence of two for ``"calibration"``, optional
 
         Returns
@@ -502,12 +505,12 @@ def evaluate_rows(
     sampled: bool = False,
     left_out: float = 0.0,
 ) -> Evaluation:
-    """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), -1 if
-    unknown.
+    """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), which are
+    -1 if unknown.
 
     Rows without a score, a group or a weight are left out. `sampled` indicates whether the weights
-    belong to a sampling design, i.e. are not counts, and `left_out` is the weight of rows that were
-    left out before. See `Evaluation` for the other arguments.
+    belong to a sampling design, i.e. are not counts, and `left_out` is the weight of rows that have
+    already been left out. See `Evaluation` for the other arguments.
     """
     is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
     if not is_judged.any():

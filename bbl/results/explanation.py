@@ -209,8 +209,8 @@ class Explanation(Notebook):
         return sections
 
     def _end(self, n_shown: int) -> list[str]:
-        """Return a list with a line about the rows after the first `n_shown`; empty if all rows are
-        shown.
+        """Return a list with a line about the rows after the first `n_shown`, which is empty if all
+        rows are shown.
         """
         n_hidden = len(self.frame) - n_shown
         return [f"... ({n_hidden} more rows; see .frame)"] if n_hidden > 0 else []
@@ -244,8 +244,8 @@ def explain_rows(
     """Return the explanation of class scores (n, K) of rows with level codes (n, m) and missing
     cells (n, m).
 
-    `of` is a pair (group, reference); by default (None), the second of two groups against the first
-    or, with three or more groups, the most probable group of each row against the second most
+    `of` is a pair (group, reference); by default (None), the second group against the first if
+    there are two groups, and otherwise the most probable group of each row against the second most
     probable. `index` contains the row labels, and `verdict` is described in `Explanation`.
     """
     n, K = scores.shape
@@ -362,7 +362,7 @@ def _two_most_probable(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True, repr=False)
 class Importance(Notebook):
-    """Increase in log-loss without each predictor, as returned by ``fit.importance()``.
+    """Increase in log-loss when each predictor is unknown, as returned by ``fit.importance()``.
 
     Attributes
     ----------

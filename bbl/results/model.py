@@ -1,8 +1,8 @@
 """ModelResults, the base class of fitted models: training rows, likelihood, criteria, summary,
 report and model file.
 
-Below, n, m and K are the numbers of rows, predictors and groups (K = 1 without a response), and
-predictor i has L_i levels.
+Below, n, m and K are the numbers of rows, predictors and groups (K = 1 if there is no response),
+and predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -91,10 +91,10 @@ class Training:
     counts : list of m ndarrays, shape (K, L_i)
         Weighted counts of every level in every group, one array per predictor.
     sections : list of Section, or None
-        Tests printed in the summary; None for a model from a file of a version that did not store
-        them.
+        Tests printed in the summary; None for a model from a file of an earlier version, which did
+        not store them.
     sampling_design : str or None
-        Text on the sampling design for the summary; None without a design.
+        Text on the sampling design for the summary; None if there is no design.
     """
 
     nobs: float
@@ -202,8 +202,9 @@ class ModelResults(DeprecatedNames, ABC):
         Raises
         ------
         OptionError
-            If the model does not define a likelihood of rows, as for a conditional fit or an
-            average. In this case, `aic` and `bic` are not available either.
+            If the model does not define a likelihood of rows, for example if it was fitted by
+            conditional likelihood or is an average. In this case, `aic` and `bic` are not available
+            either.
 
         Examples
         --------
@@ -238,7 +239,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @abstractmethod
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the notebook display: (the call, tables with the main numbers)."""
+        """Return the notebook display: the call, and tables of key statistics."""
 
     def _repr_html_(self) -> str:
         return html_fragment(*self._notebook())
@@ -363,8 +364,8 @@ class ModelResults(DeprecatedNames, ABC):
     def _all_rows(self, *, takes_newdata: bool = False) -> Sample:
         """Return all training rows, in arbitrary order.
 
-        These are the rows of `_rows`, or the rows kept by a fit of data read in batches if they are
-        complete.
+        These are the rows of `_rows` or, for data read in batches, the kept rows if all rows were
+        kept.
         """
         if self.training is not None or self._kept is None:
             return self._rows(takes_newdata=takes_newdata)

@@ -1,8 +1,7 @@
 """Cross-validation folds as row weights: consecutive, shuffled, stratified, or from a splitter.
 
 A row with integer weight w counts as w *copies*, which may be in different folds. F is the number
-of folds, and K is the number of response groups. R's folds are the consecutive folds of the R
-package bbl.
+of folds, and K is the number of response groups.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Fold(ABC, Generic[RowsT]):
 
     @abstractmethod
     def group_totals(self, sample: RowsT, K: int) -> np.ndarray:
-        """Return the total weight (K,) of the training rows of each group."""
+        """Return the total weight of the training rows of each group, shape (K,)."""
 
     @abstractmethod
     def validation_counts(self, sample: RowsT, n_levels: Sequence[int], K: int) -> list[np.ndarray]:
@@ -103,7 +102,7 @@ class WeightedFold(Fold[Sample]):
         return sample.rows(positions), self.validation_weights[positions], positions
 
     def group_totals(self, sample: Sample, K: int) -> np.ndarray:
-        """Return the total weight (K,) of the training rows of each group."""
+        """Return the total weight of the training rows of each group, shape (K,)."""
         return np.bincount(sample.response, weights=self.train, minlength=K)
 
     def validation_counts(
@@ -177,7 +176,7 @@ def _assign_undivided(make_folds: Callable[..., Folds]) -> Callable[..., Folds]:
     def make_weighted_folds(sample: Sample, *args: Any) -> Folds:
         """Return the folds.
 
-        Non-integer weights are replaced by 1 to make the folds; the folds' weights are then
+        Non-integer weights are replaced by 1 to create the folds; the folds' weights are then
         multiplied by them.
         """
         if sample.whole:

@@ -22,7 +22,7 @@ TOLERANCE = 1e-13  # largest relative change of a weight in the last round
 
 @dataclass(frozen=True, eq=False)
 class KeptRows:
-    """All rows of a fit without their order, or a random sample of them.
+    """All training rows without their order, or a random sample of them.
 
     A sample contains all rows with rare levels. The weight of each row is divided by its
     probability of being drawn. Weighted sums then estimate the sums over all rows, and the counts
@@ -60,7 +60,7 @@ class KeptRows:
 
     @property
     def n_kept(self) -> tuple[int, ...]:
-        """Number of kept rows of each group (K,)."""
+        """Number of rows kept in each group, shape (K,)."""
         return tuple(int(n) for n in np.bincount(self.sample.response, minlength=len(self.n_rows)))
 
     def thinned(self, size: int, n_levels: np.ndarray) -> KeptRows:

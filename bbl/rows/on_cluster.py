@@ -1,6 +1,6 @@
 """Encoded rows on the workers of a Dask cluster, which sum over rows and select rows.
 
-A *part* is the part of the data that is stored on one worker. A *bucket* contains the rows of one
+A *part* is a subset of the data that is stored on one worker. A *bucket* contains the rows of one
 response group and fold; a *block* contains some of the rows of a bucket in one part. A *future* is
 Dask's reference to a value on a worker.
 """

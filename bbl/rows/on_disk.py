@@ -228,8 +228,8 @@ class CodeFile(RowStore):
                 unfilled = unfilled[n_bytes:]
 
     def read(self, bucket: Bucket, first: int, last: int, y: int | None) -> Sample:
-        """Return rows `first` to `last` - 1 of a bucket, with the response `y`; None for rows
-        without a response.
+        """Return rows `first` to `last` - 1 of a bucket, with the response `y`, which is None for
+        rows without a response.
         """
         n = last - first
         codes = np.empty((n, self.stored_m), dtype=self.stored_dtype)
@@ -310,7 +310,7 @@ class FileSample(StoredSample):
 
     @property
     def cluster_threads(self) -> int:
-        """Number of tasks that a cluster can run simultaneously; 0 for a file."""
+        """Number of tasks that a cluster can run simultaneously, or 0 for a file."""
         return 0
 
     def blocks(self, size: int = 4096) -> Iterator[Sample]:

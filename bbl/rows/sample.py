@@ -337,14 +337,14 @@ class Sample(Rows):
             yield self.rows(slice(first, first + size))
 
     def sums(self, name: Hashable, function: Callable[[Sample], Sums], workers: int = 1) -> Sums:
-        """Return ``function`` of all rows at once, without caching it."""
+        """Return the result of `function` for all rows at once, without caching it."""
         return function(self)
 
     def grouped_sums(
         self, name: Hashable, function: Callable[[Sample], Sums], K: int | None
     ) -> Sums:
-        """Return ``function`` of all rows at once; with a response, its arrays have shape
-        (K, ...).
+        """Return the result of `function` for all rows at once; with a response, its arrays have
+        shape (K, ...).
         """
         return function(self)
 
@@ -432,9 +432,9 @@ class Sample(Rows):
         """Return one row for each distinct state, with its total weight, in a fixed order of the
         states.
 
-        Sums over rows are then faster. They are bitwise identical for any order of the rows, and if
-        rows are repeated instead of weighted. Rows with a response and rows without predictors are
-        returned unchanged.
+        Sums over rows are then faster. The sums are bitwise identical for any order of the rows,
+        and if rows are repeated instead of weighted. Rows with a response and rows without
+        predictors are returned unchanged.
         """
         n_states = math.prod(int(L) for L in n_levels)
         if self.y is not None or not self.n or not self.codes.shape[1]:

@@ -154,7 +154,7 @@ class StoredSample(Rows):
     @property
     @abstractmethod
     def cluster_threads(self) -> int:
-        """Number of tasks that a cluster can run simultaneously on these rows; 0 without a
+        """Number of tasks that a cluster can run simultaneously on these rows, or 0 if there is no
         cluster.
         """
 
@@ -351,7 +351,7 @@ class StoredSample(Rows):
             self.file.passed(self.file.passes)
 
     def _concatenate(self, blocks: list[Sample]) -> Sample:
-        """Return blocks of these rows as one sample; it is empty without blocks."""
+        """Return blocks of these rows as one sample; it is empty if there are no blocks."""
         if blocks:
             return concatenate(blocks)
         codes = np.zeros((0, self.m), dtype=self.file.dtype)
@@ -390,7 +390,7 @@ class CertainRows:
         return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)])
 
     def among(self, rows: Sample) -> np.ndarray:
-        """Return a mask (n,) of the rows that are always drawn."""
+        """Return a mask of the rows that are always drawn, shape (n,)."""
         is_certain = np.zeros(rows.n, dtype=bool)
         for i, levels in self.rare:
             is_certain |= np.isin(rows.codes[:, i], levels)

@@ -109,7 +109,7 @@ def _objective(descent: Descent, point: Point) -> float:
 
 
 def _slope_at(descent: Descent, point: Point) -> Slope:
-    """Return the slope at `point`, where the loss must have been evaluated last."""
+    """Return the slope at `point`, which must be where the loss was most recently evaluated."""
     gradient = descent.products.gradient(descent.slope)
     by_intercept = descent.slope.sum(axis=1)
     # an intercept at its bound that a downhill step would move beyond it
@@ -128,7 +128,7 @@ def _proximal_steps(descent: Descent, point: Point, curvature: float) -> tuple[P
     Stop if the set of nonzero terms does not change any more, and return the point and the last
     curvature.
 
-    The loss must have been evaluated last at `point`. Afterwards, it has been evaluated last at the
+    The most recent evaluation of the loss must have been at `point`; afterwards, it is at the
     returned point.
     """
     products = descent.products

@@ -55,7 +55,7 @@ def simplex(levels: int) -> np.ndarray:
 
 
 def contrasts(K: int) -> np.ndarray:
-    """Return the matrix (K, K - 1) that maps links to class scores.
+    """Return the matrix that maps links to class scores, shape (K, K - 1).
 
     The columns are orthogonal, with sum 0 and squared norm 1/2. For K = 2, the link is the log
     odds.
@@ -161,7 +161,7 @@ def _merge_equal_rows(rows: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
 
 
 def feature_values(codes: np.ndarray, n_levels: Levels, is_number: np.ndarray) -> np.ndarray:
-    """Return the codes (n, m) in the form that this module requires.
+    """Return the codes in the form that this module requires, shape (n, m).
 
     `is_number` (m,) marks numeric predictors. Without numeric predictors, the codes are returned
     unchanged. Otherwise, the codes 0 and 1 of two-level categories are replaced by -1 and 1.

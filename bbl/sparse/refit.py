@@ -53,7 +53,7 @@ class Objective:
     to_scores : ndarray, shape (K, q)
         Maps links to class scores.
     link, slope : ndarrays, shape (q, n)
-        Values at the weights that were evaluated last.
+        Values at the most recently evaluated weights.
     curve : ndarray, shape (n,)
         Second derivative of the loss with respect to the link at these weights. It is exact for two
         classes, and otherwise an upper bound.
@@ -79,8 +79,8 @@ class Objective:
         return loss + 0.5 * self.ridge * float((theta * theta).sum()), loss
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
-        """Return the gradient (D + 1, q) at `theta` (D + 1, q), for which `value` must have been
-        called last.
+        """Return the gradient (D + 1, q) at `theta` (D + 1, q), the argument of the most recent
+        call of `value`.
         """
         return self.Z @ self.slope.T + self.ridge * theta
 

@@ -151,8 +151,8 @@ def _fit(problem: Problem, states: tuple[State, ...], start: np.ndarray) -> Mode
 
 
 def _information(objective: Objective) -> np.ndarray:
-    """Return the Hessian (states + 1, states + 1) with respect to the weights of one of the q
-    linear predictors.
+    """Return the Hessian with respect to the weights of one of the q linear predictors, shape
+    (states + 1, states + 1).
 
     The Hessian is exact for K = 2, and approximate for more classes.
     """

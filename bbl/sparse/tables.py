@@ -18,8 +18,8 @@ UNIT_STEP = np.array([[0.0], [1.0]])  # feature of a numeric predictor at 0 and 
 def zero_sum_table(
     term: Term, n_levels: Levels, theta: np.ndarray, numbers: Collection[int] = ()
 ) -> np.ndarray:
-    """Return the contribution of a term with weights (d, q) to the link at all joint levels, (L_1,
-    ..., L_k, q).
+    """Return the contribution of a term with weights (d, q) to the link at all joint levels, shape
+    (L_1, ..., L_k, q).
 
     The resulting table is in the zero-sum gauge. `theta` contains the weights, and `n_levels` the
     numbers of levels of all predictors. For a numeric predictor in `numbers`, the two entries along

@@ -150,7 +150,7 @@ class Descent:
     to_scores : ndarray, shape (K, q)
         Maps links to class scores.
     slope, curve : ndarrays, shapes (q, n) and (n,)
-        First derivative of the loss at the link that was evaluated last, and a bound on the second
+        First derivative of the loss at the most recently evaluated link, and a bound on the second
         derivative.
     loss : float
         Loss at `theta` and `intercept`; nan before the first descent.

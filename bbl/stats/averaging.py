@@ -51,7 +51,7 @@ def averaged_scores(
 def convex_weights(
     log_p: np.ndarray, weights: np.ndarray, a: float | np.ndarray = 1.0
 ) -> np.ndarray:
-    """Return positive weights (M,) with sum 1 that maximise a penalised log-likelihood.
+    """Return positive weights with sum 1 that maximise a penalised log-likelihood, shape (M,).
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def fit_calibration(
         observations. Use "firm" to select settings by calibrated losses. Otherwise, settings with a
         calibration that overfits a few rows would be favoured.
     start : Calibration, optional
-        Initial calibration, e.g. from a fit to similar rows.
+        Initial calibration, for example one fitted to similar rows.
 
     Examples
     --------

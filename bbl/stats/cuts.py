@@ -78,8 +78,8 @@ def mdl_cuts(x: np.ndarray, weights: np.ndarray, y: np.ndarray, most: int = 32) 
 
 
 def _find_best_cut(counts_before: np.ndarray) -> int:
-    """Return the number of values below the best cut of an interval with v values, or 0 without a
-    cut.
+    """Return the number of values below the best cut of an interval with v values, or 0 if there is
+    no cut.
 
     A cut of N rows reduces the description length if it decreases the mean entropy E by more than
     ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies

@@ -60,8 +60,8 @@ def split_rhat(draws, rank: bool = True, folded: bool = False) -> np.ndarray:
 
 
 def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
-    """Return the effective sample size (...) of all chains combined; with `rank`, this is the
-    bulk-ESS.
+    """Return the effective sample size of all chains combined, shape (...); with `rank`, this is
+    the bulk-ESS.
 
     See `split_rhat` for `draws` (n_chains, n_draws, ...) and `rank`. Autocorrelations are summed
     over Geyer's initial monotone sequence of the split chains (Vehtari et al. 2021, eqs. 9-14). The
@@ -77,7 +77,7 @@ def effective_sample_size(draws, rank: bool = True) -> np.ndarray:
 
 
 def tail_sample_size(draws) -> np.ndarray:
-    """Return the tail-ESS (...) of draws (n_chains, n_draws, ...).
+    """Return the tail-ESS of draws (n_chains, n_draws, ...), with shape (...).
 
     The tail-ESS is the smaller of the effective sample sizes of the 5 % and 95 % quantiles.
 
@@ -103,7 +103,8 @@ def tail_sample_size(draws) -> np.ndarray:
 
 
 def monte_carlo_error(draws) -> np.ndarray:
-    """Return the Monte Carlo standard error (...) of the mean of draws (n_chains, n_draws, ...).
+    """Return the Monte Carlo standard error of the mean of draws (n_chains, n_draws, ...), with
+    shape (...).
 
     Examples
     --------
@@ -117,8 +118,8 @@ def monte_carlo_error(draws) -> np.ndarray:
 
 
 def highest_density(draws, level: float = 0.95) -> tuple[np.ndarray, np.ndarray]:
-    """Return the endpoints (...) of the shortest interval that contains a proportion `level` of
-    draws (n_chains, n_draws, ...).
+    """Return the endpoints, each with shape (...), of the shortest interval that contains a
+    proportion `level` of draws (n_chains, n_draws, ...).
 
     Examples
     --------

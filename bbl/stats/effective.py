@@ -111,9 +111,9 @@ def matched_size(
     these tables is nearly inversely proportional to the size. Step t = 0, 1, ... therefore adds
     ``(t + 1)**-DECAY`` times its relative excess over the observed information of the same pairs to
     the log size. The result is the mean over the second half of the steps (Polyak & Juditsky 1992).
-    The initial size is the number of rows, because the information by chance decreases with size in
-    this range. At very small sizes, it increases with size, because a small number of rows contains
-    little information.
+    The initial size is the number of rows, because the information that arises by chance decreases
+    with size in this range. At very small sizes, it increases with size, because a small number of
+    rows contains little information.
 
     Parameters
     ----------

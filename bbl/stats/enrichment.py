@@ -48,7 +48,8 @@ def hypergeometric(
 
 
 def rank_test(known: np.ndarray, pairs: int, total: int) -> tuple[float, float]:
-    """Return the AUC of known against unknown pairs, and the p-value for AUC > 1/2.
+    """Return the AUC of known against unknown pairs, and the p-value of a one-sided test for AUC >
+    1/2.
 
     The AUC is the probability that a known pair is ranked before an unknown pair. The test is a
     Mann-Whitney test with correction for ties. Pairs that are not listed share the last rank. With

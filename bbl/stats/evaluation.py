@@ -117,8 +117,8 @@ def score_table(
 def areas(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
-    """Return the AUC of each group against all others, with limits (K, 3); nan with a single
-    group.
+    """Return the AUC of each group against all others, with limits (K, 3); it is nan if there is
+    only one group.
     """
     areas_and_limits = []
     for k, score in enumerate(link(scores).T):  # (n,): log-odds of group k against all others

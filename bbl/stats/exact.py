@@ -23,7 +23,7 @@ LEAST_LOG_COEFFICIENT = -500.0
 
 
 def root(increasing: Callable[[float], tuple[float, float]], end: float) -> float:
-    """Return the root of an increasing function; -inf or inf if it is not in [-end, end].
+    """Return the root of an increasing function, or -inf or inf if it is not in [-end, end].
 
     `increasing` returns the value and the slope at a point. Newton's method starts from 0, and a
     step outside the bracket is replaced by bisection.
@@ -89,7 +89,7 @@ class PowerSeries:
         )
 
     def inside(self) -> PowerSeries | None:
-        """Return the distribution conditional on a finite estimate; None if the estimate is
+        """Return the distribution conditional on a finite estimate, or None if the estimate is
         infinite.
 
         The estimate is infinite at the ends of the support. In this case, a test is not performed.
@@ -114,7 +114,7 @@ class PowerSeries:
         return self.moments(psi)[0]
 
     def solve(self, mean: float) -> float:
-        """Return the parameter at which the count has a given mean; may be infinite."""
+        """Return the parameter at which the count has a given mean; it may be infinite."""
         if not 0.0 < mean < len(self.log_c) - 1:
             return np.inf if mean > 0.0 else -np.inf
 
@@ -159,7 +159,7 @@ class PowerSeries:
 
     def _limit(self, side: int, alpha: float) -> float:
         """Return the psi at which the lower (side 0) or upper (side 1) tail probability is `alpha`;
-        may be infinite.
+        it may be infinite.
         """
         t = np.arange(len(self.log_c))
         tail_share = (t > self.t if side else t < self.t) + self.share * (t == self.t)

@@ -48,8 +48,8 @@ def goodness_statistics(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def chi_square_p(statistics: np.ndarray, df: int) -> np.ndarray:
-    """Return the p-values of chi-square statistics with `df` degrees of freedom; nan if `df`
-    is 0.
+    """Return the p-values of chi-square statistics with `df` degrees of freedom, or nan if `df` is
+    0.
     """
     from scipy.special import chdtrc
 
@@ -67,7 +67,7 @@ def is_sparse(fitted: np.ndarray) -> bool:
 
 
 def pearson_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``(n - m) / sqrt(m)`` for each cell; 0 where both counts are 0."""
+    """Return ``(n - m) / sqrt(m)`` for each cell, or 0 where both counts are 0."""
     excess = observed - fitted
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(excess == 0.0, 0.0, excess / np.sqrt(fitted))
@@ -81,8 +81,8 @@ def deviance_residuals(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
 
 
 def _deviances(observed: np.ndarray, fitted: np.ndarray) -> np.ndarray:
-    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell; accurate even for nearly equal
-    counts.
+    """Return ``2 (n ln(n / m) - n + m) >= 0`` for each cell; the result is accurate even for nearly
+    equal counts.
     """
     from scipy.special import xlog1py
 

@@ -67,7 +67,7 @@ class LikelihoodRatio:
 
     @property
     def test(self) -> np.ndarray:
-        """Text that describes the computation of each p (m,); empty without a test."""
+        """Text that describes how each p (m,) was computed; "" if there is no test."""
         texts = np.where(self.exact, "exact", "chi-square").astype(object)
         texts[self.is_drawn] = "Monte Carlo"
         texts[self.is_bound] = "Monte Carlo, upper bound"

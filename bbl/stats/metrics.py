@@ -85,9 +85,7 @@ class LossRecord:
 
     @property
     def verdict(self) -> str:
-        """Warning about a loss above the baseline, with the remedy; empty if `is_worse` is
-        false.
-        """
+        """Warning about a loss above the baseline, with the remedy, or "" unless `is_worse`."""
         if not self.is_worse:
             return ""
         return with_hint(self.finding, self.remedy)
@@ -125,8 +123,8 @@ class LossRecord:
 
 
 def log_share(totals: np.ndarray) -> np.ndarray:
-    """Return log proportions (..., K) of groups with total weights `totals` (..., K); -inf for
-    empty groups.
+    """Return log proportions (..., K) of groups with total weights `totals` (..., K), which are
+    -inf for empty groups.
     """
     with np.errstate(divide="ignore"):
         return np.log(totals / totals.sum(axis=-1, keepdims=True))
@@ -210,7 +208,7 @@ def falling_order(values: np.ndarray) -> np.ndarray:
 
 
 def class_scores(energy: np.ndarray, log_z: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K); -inf for a group with `prior` 0.
+    """Return ``ln p_y + E_y(x) - ln Z_y``, shape (n, K), which is -inf for a group with `prior` 0.
 
     `energy` (n, K) contains the unnormalised log-probabilities ``E_y(x)``, `log_z` (K,) the log
     normalising constants, and `prior` (K,) the group probabilities ``p_y``.
@@ -304,7 +302,7 @@ def mean_loss(loss: np.ndarray, weights: np.ndarray) -> float:
 
 
 def brier_loss(log_p: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return the Brier loss (n,) of each row.
+    """Return the Brier loss of each row, shape (n,).
 
     The Brier loss is the sum, over groups, of the squared difference between the probability and
     the indicator of the group.

@@ -12,7 +12,8 @@ __all__ = ["least_cells", "shifts_from_pooled"]
 
 
 def least_cells(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the smallest observed or expected count (D,) in the 2 x 2 tables of two samples.
+    """Return the smallest observed or expected count in the 2 x 2 tables of two samples, shape
+    (D,).
 
     `one` and `other` (2, D) contain the counts of the samples. Expected counts have the same
     margins as the observed counts, and equal odds in both samples.

@@ -158,7 +158,7 @@ def _deviation_metric(n: int) -> np.ndarray:
 
 
 def _log_tails(statistic: np.ndarray, df: np.ndarray) -> np.ndarray:
-    """Return the log-probabilities of chi-square variables exceeding `statistic`.
+    """Return the log-probabilities that chi-square variables exceed `statistic`.
 
     Probabilities that are too small for floats are computed from the continued fraction of the
     incomplete gamma function, ``exp(-x) x^a / (x + 1 - a - 1 (1 - a) / (x + 3 - a - 2 (2 - a) /

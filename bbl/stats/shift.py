@@ -59,7 +59,9 @@ class Shift:
 
     @cached_property
     def _observed(self) -> tuple[float, float]:
-        """Estimate of the shift and its standard error given the margins; nan if not finite."""
+        """Estimate of the shift and its standard error given the margins; they are nan if not
+        finite.
+        """
         first = self.one.estimate
         second = self.other.estimate
         if not abs(first) + abs(second) < np.inf:

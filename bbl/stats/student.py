@@ -26,7 +26,7 @@ def t_quantile(probability: float, df: float | np.ndarray) -> float | np.ndarray
 
 
 def two_sided_p(t: np.ndarray, df: float | np.ndarray) -> np.ndarray:
-    """Return the two-sided p-values of `t`; nan if `df` is below 1. `df` may be an array of the
+    """Return the two-sided p-values of `t`, or nan if `df` is below 1. `df` may be an array of the
     same shape.
 
     Examples

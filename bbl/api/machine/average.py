@@ -94,8 +94,8 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
 def fit_auto(
     call_string: str, data: FitData, spec: FitSpec, priors: np.ndarray | None, verbose: int
 ) -> AverageResults:
-    """Fit a call with ``method="auto"`` after its arguments have been checked; `priors` contains
-    the class proportions (K,).
+    """Fit and average the models for ``method="auto"``; all arguments have already been checked,
+    and `priors` contains the class proportions (K,).
     """
     with progress_bar(NFOLD, "auto", verbose) as progress:
         averaged = fit_average(data, spec, progress)
@@ -151,7 +151,7 @@ def _check_labels(one: Labels, other: Labels) -> None:
 
 
 def _check_members(members: tuple[Any, ...]) -> None:
-    """Raise an error unless `members` are two or more classifiers with equal groups, predictors,
+    """Raise an error unless `members` are two or more classifiers with the same groups, predictors,
     levels and priors.
     """
     for member in members:
@@ -174,8 +174,8 @@ def _check_members(members: tuple[Any, ...]) -> None:
 
 
 def _have_same_rows(one: Sample, other: Sample) -> bool:
-    """Return whether two samples have equal codes, weights, responses and missing cells, in the
-    same order of rows.
+    """Return whether two samples have the same rows in the same order: equal codes, weights,
+    responses and missing cells.
     """
     return all(
         np.array_equal(getattr(one, name), getattr(other, name))
@@ -197,8 +197,9 @@ def average(
     Parameters
     ----------
     fits : sequence of BBLResults, NetworkResults, ShooterResults or AverageResults
-        At least two fits with the same response, predictors, levels and order of levels (set by
-        `xlevels`), and the same `priors`, if any. Interactions, methods and networks may differ.
+        At least two fitted models with the same response, predictors, levels and order of levels
+        (set by `xlevels`), and the same `priors`, if any. Interactions, methods and networks may
+        differ.
     weights : {"cv", "equal"}, default "cv"
         "cv": convex weights that maximise the likelihood of the held-out rows of 5 shuffled folds.
         Every model is refitted in each fold with its own settings; sparse regressions and averages
@@ -213,8 +214,8 @@ def average(
     AverageResults
         If the fits have `priors`, the averaged probabilities use these instead of the class
         proportions of the training rows, as in `AverageResults.with_priors`. Missing values raise
-        an error if any fit was made with ``missing="raise"``; otherwise, their rows are dropped if
-        any fit was made with ``missing="drop"``.
+        an error if any model was fitted with ``missing="raise"``; otherwise, their rows are dropped
+        if any model was fitted with ``missing="drop"``.
 
     Raises
     ------

@@ -114,7 +114,7 @@ def check_zeros_call(
     Parameters
     ----------
     zeros : object
-        The argument; None without structural zeros.
+        The argument; None if there are no structural zeros.
     refusals : mapping
         Features that the method does not support, with reasons; see `Engine.refusals`.
     log_z : str
@@ -141,8 +141,8 @@ def check_zeros_call(
 
 
 def support_of(zeros: object, encoded: FitData) -> Support | None:
-    """Return the cells that remain possible given the structural `zeros` of a call, or None without
-    zeros.
+    """Return the cells that remain possible given the structural `zeros` of a call, or None if
+    there are none.
 
     Raises
     ------
@@ -172,7 +172,7 @@ MachineFit = TypeVar("MachineFit", bound=BBLResults | DensityResults)
 def out_of_fold_record(
     data: FitData, spec: FitSpec, tuning: Tuning | None, option: str | None = None
 ) -> LossRecord | None:
-    """Return the out-of-fold log-loss of a tuned or calibrated fit, or None if the fit is neither
+    """Return the out-of-fold log-loss of a fit, or None if the fit is neither tuned nor calibrated,
     or has no classes. `option` is as in `remedy`.
     """
     if tuning is None or tuning.scored is None or data.K == 1:
@@ -189,10 +189,10 @@ def out_of_fold_record(
 def with_training_summary(
     fit: MachineFit, data: FitData, engine: Engine, kept: KeptRows | None = None
 ) -> MachineFit:
-    """Add summaries of the training rows to a fit of data read in batches.
+    """Add summaries of the training rows to a model that was fitted to data read in batches.
 
     The summaries are the number of rows, their log-likelihood, the level counts and the rows to
-    keep; `kept` contains these rows if they were selected before.
+    keep; `kept` contains these rows if they have already been selected.
     """
     if data.index is not None:
         return fit
@@ -214,7 +214,7 @@ def with_training_summary(
 
 
 def average_with_training_summary(average: AverageResults, data: FitData) -> AverageResults:
-    """Add summaries of the training rows to an average of fits of data read in batches, and to its
+    """Add summaries of the training rows to a model average for data read in batches, and to its
     members.
 
     The summaries are the number of rows, the level counts and the rows to keep.
@@ -234,7 +234,7 @@ def average_with_training_summary(average: AverageResults, data: FitData) -> Ave
 
 
 def _keep(data: FitData) -> KeptRows:
-    """Return the training rows to store with a fit of data read in batches."""
+    """Return the training rows that are stored with a model fitted to data read in batches."""
     is_few = partial(few_enough, layout=data.layout)
     size = sample_size(data.layout)
     return keep_rows(data.sample, data.design.n_levels, data.K, size, is_few)
@@ -266,8 +266,8 @@ class NumberOptions:
 
     @property
     def columns(self) -> bool | tuple[Hashable, ...]:
-        """The columns: False for none, True for all columns that look numeric, or the names of the
-        columns.
+        """The columns: False for no columns, True for all columns that look numeric, or the names
+        of the numeric columns.
         """
         if self.numeric is None or isinstance(self.numeric, bool):
             return bool(self.numeric)
@@ -400,8 +400,8 @@ def refuse_squares(design: Design) -> None:
 
 
 def location_model(options: NumberOptions, design: Design, engine: Engine) -> LocationModel | None:
-    """Return the location model of the formula's numeric predictors; None if there are none, or if
-    they are regressors.
+    """Return the location model of the formula's numeric predictors, or None if there are none or
+    if they are regressors.
     """
     if not design.is_number.any() or engine.regresses:
         return None
@@ -597,7 +597,9 @@ def prepare(
 
 
 def _fits_in_rounds(data: FitData, engine: Engine, layout: Layout) -> bool:
-    """Return whether the engine fits the rows in a file in rounds: with many rows in a group."""
+    """Return whether the engine reads a file of rows repeatedly, in rounds, because a group has
+    many rows.
+    """
     if data.sample.in_memory or not data.design.classes:
         return False
     stored = cast(StoredSample, data.sample)
@@ -693,7 +695,7 @@ def check_relevance(
 
 
 def check_streams(engine: Engine, source: Source, missing: str) -> None:
-    """Raise an OptionError if an engine cannot be fitted to data read in batches."""
+    """Raise an OptionError if an engine does not support data read in batches."""
     if not (engine.streams or engine.loads):
         streaming_methods = ", ".join(
             repr(name)

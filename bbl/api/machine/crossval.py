@@ -141,7 +141,7 @@ def crossVal(
     seed : int or numpy.random.Generator, optional
         Seed for `shuffle` and for sampling ln Z.
     refit : bool, default True
-        Whether ``model`` is fitted to all rows at the best setting. If False, the fit of the last
+        Whether ``model`` is fitted to all rows at the best setting. If False, the model of the last
         fold is kept, as in R.
     verbose : int, default 1
         0 hides the progress bar.
@@ -163,10 +163,10 @@ def crossVal(
     ConvergenceWarning
         As in `bbl`; the message also names the fold.
     DataWarning
-        If predictors differ between consecutive folds more than expected by chance (a test at level
-        1 %). It is also issued if naive Bayes or the class proportions have a smaller validation
-        log-loss than the best setting. The reason may be that the errors in ln Z differ between the
-        groups, which AUC does not detect.
+        If predictors differ between consecutive folds more than expected by chance (tested at the 1
+        % level). It is also issued if naive Bayes or the class proportions have a smaller
+        validation log-loss than the best setting. The reason may be that the errors in ln Z differ
+        between the groups, which AUC does not detect.
 
     Examples
     --------
@@ -292,8 +292,8 @@ def crossVal(
 
 
 def _validated_rows(oof_scores: Scored, encoded: FitData, folds: AnyFolds) -> list[np.ndarray]:
-    """Return the positions of each fold's held-out rows in the data; empty if the data were read in
-    batches.
+    """Return the positions of each fold's held-out rows in the data, or an empty result if the data
+    were read in batches.
     """
     if encoded.index is None:
         return [encoded.row_positions[[]] for _ in range(len(folds))]  # empty arrays

@@ -1,6 +1,6 @@
 """The public function `bbl`, which fits Boltzmann machines.
 
-The *pooled* fit is the fit to the rows of all K response groups together. `FitSpec` contains the
+The *pooled* model is fitted to the rows of all K response groups together. `FitSpec` contains the
 checked arguments, and `Tuning` the out-of-fold scores of the settings.
 """
 
@@ -116,17 +116,17 @@ def bbl(
     formula : str
         ``"y ~ a + b + a:b"``, ``"y ~ a*b"``, ``"y ~ (a + b + c)^2"``, ``"y ~ ."``, ``"y ~ .^2"`` or
         ``"y ~ .^3"``; ``- d`` or ``- a:b`` removes a predictor or a term. Names in backticks may
-        contain any character. ``"~ .^2"`` fits all rows without a response. Formulas are never
-        evaluated as code.
+        contain any character. With ``"~ .^2"``, which has no response, a single model is fitted to
+        all rows. Formulas are never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
-        One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf"
-        and "naive" also accept data read in batches, as does "conditional" (with all its options
-        for up to 500,000 rows of a group); "boosting", "blanket" and "auto" load the codes of
-        such data into memory: a Parquet path, list, glob or folder, a
-        pyarrow Dataset or RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask
-        DataFrame, or a function that returns an iterator of tables. `weights` must then be the name
-        of a column, and the fitted model stores the rows without their order, or a sample of them,
-        for standard errors, tests and effects.
+        One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf",
+        "naive" and "conditional" (with all its options for up to 500,000 rows per group) also
+        accept data read in batches: a Parquet path, list, glob or folder, a pyarrow Dataset or
+        RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask DataFrame, or a function
+        that returns an iterator of tables. Methods "boosting", "blanket" and "auto" accept such
+        data too, but load the codes into memory. `weights` must then be the name of a column, and
+        the fitted model stores the rows without their order, or a sample of them, for standard
+        errors, tests and effects.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
         "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but then provide
@@ -151,8 +151,8 @@ def bbl(
           calibrated and weighted by cross-validation.
     design : SurveyDesign, optional
         Sampling design of the rows, from `bbl.survey`, used instead of `weights`. Standard errors,
-        intervals and tests then account for strata, clusters and sampling weights. For "pseudo",
-        "ml", "naive", and "conditional" with ``ridge=0``.
+        intervals and tests then account for strata, clusters and sampling weights. Available for
+        "pseudo", "ml", "naive", and "conditional" with ``ridge=0``.
     xlevels : dict of predictor name to list of levels, optional
         All levels that a predictor may have, in order; the first is the reference level.
     testNull : bool, default True
@@ -179,11 +179,10 @@ def bbl(
         the same fields in every group and no interactions, so they do not affect class
         probabilities. Predictors are added one at a time by score tests in a logistic regression of
         the groups, at this significance level divided by the number of tests (see
-        `bbl.stats.relevance`). ``"cv"`` chooses between the level .05, the level .5 and all
-        predictors by out-of-fold log-loss; ``"cv-1se"`` uses the fewest predictors within one
-        standard error of the best log-loss. ``fit.relevant()`` lists the predictors used for
-        prediction. Standard errors and tests are not available, because they would ignore the
-        selection.
+        `bbl.stats.relevance`). ``"cv"`` chooses between level .05, level .5 and no selection by
+        out-of-fold log-loss; ``"cv-1se"`` uses the fewest predictors within one standard error of
+        the best log-loss. ``fit.relevant()`` lists the predictors used for prediction. Standard
+        errors and tests are not available, because they would ignore the selection.
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``, optional
         Class proportions for predictions instead of the training proportions: use this if groups
         were sampled separately, or if their proportions are different in new data. Parameters and
@@ -201,8 +200,8 @@ def bbl(
         group; with ``a:u`` its mean also depends on the level of a, and with ``u:v`` the two
         numeric predictors are correlated. With ``method="conditional"`` they are regressors, and
         the formula can contain squares ``u:u``. ``method="auto"`` averages both kinds of models,
-        and models that bin them into intervals. True selects float columns, and integer columns
-        with more than 20 distinct values.
+        and models in which the numeric predictors are binned. True selects float columns, and
+        integer columns with more than 20 distinct values.
     covariance : {"group", "shared", "cv"}, default "group"
         Whether each group has its own covariance matrix of the numeric predictors, as in quadratic
         discriminant analysis, or all groups have the same covariance matrix, as in linear
@@ -254,8 +253,8 @@ def bbl(
     Warns
     -----
     ConvergenceWarning
-        If the fit of a predictor did not converge or has no finite optimum. The message names the
-        group and the predictor.
+        If the optimisation for a predictor did not converge or has no finite optimum. The message
+        names the group and the predictor.
     DataWarning
         If the probabilities have a larger log-loss than the class proportions, in cross-validation
         or on the training rows, or a larger log-loss on the training rows than naive Bayes; see
@@ -270,7 +269,7 @@ def bbl(
     Pseudo-likelihood fits each predictor to the rows where this predictor and all predictors that
     interact with it are known. If all pairs interact, only complete rows are used; with fewer
     interactions, more rows are used. All methods assume that values are missing completely at
-    random within a group. Without missing values the fit is bitwise identical to
+    random within a group. Without missing values, the estimates are bitwise identical to those with
     ``missing="raise"``.
 
     References

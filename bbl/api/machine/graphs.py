@@ -90,8 +90,8 @@ def graphs(
 
     The weights of ``"bic"`` approximate posterior probabilities of the graphs under equal prior
     probabilities. The criterion counts all parameters of a graph. In contrast, ``fit.bic`` does not
-    count parameters that are not estimable because of empty cells. Here, this would favour large
-    graphs in sparse tables.
+    count parameters that are not estimable because of empty cells. Counting only estimable
+    parameters here would favour large graphs in sparse tables.
 
     References
     ----------

@@ -158,7 +158,7 @@ def mlestimate(
 
 
 def _make_problem(note: Note) -> Problem:
-    """Return the problem described by the note of a fit, with the positions of the predictor and
+    """Convert a note about the fit to a `Problem` that contains the positions of the predictor and
     level.
 
     `Problem.group` is empty because there is a single group, or "the fit" if the note does not
@@ -225,8 +225,8 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
 
 
 def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
-    """Check `L`, a number of levels for all predictors or one for each, and return the numbers of
-    levels as int64 (m,).
+    """Check `L`, which is one number of levels for all predictors or a number for each, and return
+    the numbers of levels as int64 (m,).
     """
     try:
         n_levels = np.asarray(L)

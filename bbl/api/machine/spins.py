@@ -34,9 +34,9 @@ def to_spins(
     Parameters
     ----------
     model : BBLResults, DensityResults, CVResults, GroupParameters or MLEstimate
-        A fit, or the parameters of one group. All predictors must have two levels.
+        A fitted model, or the parameters of one group. All predictors must have two levels.
     group : label, optional
-        Group of a fit with a response.
+        The group, for a model with a response.
 
     Returns
     -------

@@ -54,7 +54,7 @@ def step(
     Parameters
     ----------
     fit : BBLResults or DensityResults
-        The initial model: a fit by exact maximum likelihood (``method="ml"``) without a penalty.
+        The initial model, fitted by exact maximum likelihood (``method="ml"``) without a penalty.
     direction : {"both", "backward", "forward"}, default "both"
         Whether terms are both dropped and added, only dropped, or only added.
     k : float or "bic", default 2

@@ -150,7 +150,7 @@ def cv(
 
 
 def _models_by_name(models: object) -> dict[Any, NetworkResults]:
-    """Check `models`, and return them by name; unnamed models are named by their learners: nb,
+    """Check `models`, and return them by name; unnamed models are named after their learners: nb,
     nb.1, nb.2, ...
     """
     if isinstance(models, NetworkResults):

@@ -78,7 +78,7 @@ def structure(class_: Hashable, families: Mapping[Any, Sequence[Hashable]]) -> S
     position = {name: i for i, name in enumerate(names)}
 
     def fail(problem: str, *, hint: str) -> NoReturn:
-        """Raise an OptionError for the argument `families`."""
+        """Raise an OptionError about the argument `families`."""
         raise OptionError(f"families: {problem}.", argument="families", hint=f"{hint}.")
 
     if class_ in position:

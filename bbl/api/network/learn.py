@@ -261,8 +261,8 @@ def tan_hc(
     k : int, default 10
         Number of folds, which are drawn once and have nearly equal sizes within each class.
     epsilon : float, default 0.01
-        The search continues while the accuracy increases by at least this amount; with 0, also if
-        it does not change.
+        The search continues while the accuracy increases by at least this amount; with 0, it also
+        continues if the accuracy does not change.
     smooth : float, default 0
         Prior count of every cell while structures are compared.
     folds : list of arrays of row positions, or scikit-learn splitter, optional

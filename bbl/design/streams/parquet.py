@@ -124,7 +124,7 @@ def _schema_of_all(data: Dataset) -> Schema:
 def dataset_source(
     data: Dataset, text: str, only: tuple[int, list[int] | None] | None = None
 ) -> Source:
-    """Return a pyarrow Dataset as a source; messages call it `text`.
+    """Return a pyarrow Dataset as a source, which is called `text` in messages.
 
     With ``only=(k, row_groups)``, the source contains only these row groups (None for all) of
     fragment k.

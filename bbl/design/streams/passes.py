@@ -127,7 +127,7 @@ class SourceSummary:
 
     @property
     def n_observed(self) -> float:
-        """Number of used rows, where each row counts with its frequency."""
+        """Number of used rows, each counted with its frequency."""
         return self.total if self.whole else float(self.n)
 
 
@@ -532,7 +532,7 @@ def _encode_batch(
 
 
 def _check_files(before: FileVersions, source: Source) -> None:
-    """Raise an error if files were written since the start of the passes; `before` are their
+    """Raise an error if files were written since the start of the passes; `before` contains their
     versions at that time.
     """
     place = changed_file(before, source.file_versions())

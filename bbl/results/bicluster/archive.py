@@ -115,7 +115,7 @@ def pack(fit: Any, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the arguments of `BiclusterResults` from content stored by `pack`.
 
-    Raises a ValueError for impossible values.
+    Raises a ValueError for invalid values.
     """
     table = TwoWay.from_dict(meta["table"])
     options = dict(meta["method"])

@@ -24,8 +24,8 @@ ARRAYS = ("rows", "columns", "log_posterior", "loyalty", "popularity")
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Posterior:
-    """Posterior of both partitions; the attribute ``posterior`` of a fit by `bbl.bicluster` with
-    ``method="mcmc"``.
+    """Posterior of both partitions; the attribute ``posterior`` of the result of `bbl.bicluster`
+    with ``method="mcmc"``.
 
     Attributes
     ----------

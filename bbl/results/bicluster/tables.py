@@ -239,8 +239,8 @@ class BlockTables:
         return pd.DataFrame(values, index=["rows", "columns"], columns=["rand", "adjusted"])
 
     def _block_predictions(self, means: np.ndarray) -> np.ndarray:
-        """Return the prediction for each block, (a, b): its mean, or its most frequent level given
-        level proportions (a, b, L).
+        """Return the prediction for each block, shape (a, b): its mean, or its most frequent level
+        given level proportions (a, b, L).
         """
         if means.ndim == 2 or self.table.levels is None:
             return means

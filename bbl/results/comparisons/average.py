@@ -254,7 +254,7 @@ class AverageResults(ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> list[tuple[ClassifierResults, float]]:
-        """Members with their weights; empty if a member cannot be refitted or is an average."""
+        """Members with their weights, or none if a member cannot be refitted or is an average."""
         if not all(member._can_refit for member in self.members):
             return []
         return list(zip(self.members, self.member_weights.tolist(), strict=True))

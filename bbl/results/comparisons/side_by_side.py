@@ -41,8 +41,8 @@ def model_table(
     See `bbl.etable` for the arguments.
 
     `of` selects the coefficients: "group" for each group, "pooled" for the differences from the
-    pooled fit to all rows, a pair (a, b) of groups for the difference a minus b. By default (None),
-    the second of two groups minus the first if all fits have these two groups, otherwise "group".
+    pooled fit to all rows, a pair (a, b) of groups for the difference a minus b. The default (None)
+    is the second group minus the first if all fits have the same two groups, and otherwise "group".
     `keep` contains the predictors whose coefficients are shown, or is None for all. `pairs` and
     `stars` indicate whether couplings and stars are shown. `digits` is the number of decimals.
     """

@@ -185,7 +185,7 @@ def _unpack_options(learner: str | None, stored: dict, m: int) -> dict[str, Any]
 def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the arguments of `NetworkResults` from content stored by `pack`.
 
-    Raises a ValueError for impossible values.
+    Raises a ValueError for invalid values.
     """
     design = Design.from_dict(meta["design"])
     columns = tuple(name_from_list(name) for name in meta["columns"])

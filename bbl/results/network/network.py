@@ -94,7 +94,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
     structure : Structure or AveragedStructure
     network : Network or Averaged
         The structure with its tables: ``prior`` (K,), ``theta`` (cells, K); ``log_joint`` of rows
-        is (n, K).
+        has shape (n, K).
     recipe : Recipe
         Options of the estimates; ``recipe.plain`` is True if they are neither averaged nor
         weighted. For estimates without AWNB, ``recipe.awnb`` is None; without WANBIA,
@@ -188,7 +188,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def learner(self) -> str | None:
-        """Name of the learner; None if the structure was specified by the user."""
+        """Name of the learner, or None if the structure was specified by the user."""
         return self.structure.learner
 
     @property
@@ -247,8 +247,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @cached_property
     def params_se(self) -> dict[Hashable, pd.DataFrame]:
-        """Standard errors of `params`: standard deviations of the Dirichlet posterior; nan if not
-        available.
+        """Standard errors of `params`: standard deviations of the Dirichlet posterior, or nan if
+        not available.
         """
         network = self._require_network("standard errors")
         if self._errors is None:
@@ -272,14 +272,14 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def manb_arc_posterior(self) -> pd.Series | None:
-        """Posterior probability of the arc from the class to each feature (MANB); None in other
+        """Posterior probability of the arc from the class to each feature (MANB), or None in other
         fits.
         """
         return label_by_feature(self.features, self.arc_posterior)
 
     @property
     def awnb_weights(self) -> pd.Series | None:
-        """Weight of each feature from decision trees (AWNB); None in other fits."""
+        """Weight of each feature from decision trees (AWNB), or None in other fits."""
         return (
             None
             if self.recipe.awnb is None
@@ -288,7 +288,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
 
     @property
     def wanbia_weights(self) -> pd.Series | None:
-        """Weight of each feature by WANBIA; None in other fits."""
+        """Weight of each feature by WANBIA, or None in other fits."""
         return (
             None
             if self.recipe.wanbia is False
@@ -320,8 +320,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Do nothing, because this kind of model always defines a likelihood of rows."""
 
     def _log_likelihood_of(self, rows: Rows) -> float:
-        """Return the weighted log-likelihood of the class and the known features; nan if the class
-        is missing in any row.
+        """Return the weighted log-likelihood of the class and the known features, or nan if the
+        class is missing in any row.
         """
         chunks = rows.chunks(BLOCK)  # chunks of `BLOCK` rows, or all rows if they are in memory
         return float(
@@ -486,7 +486,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return a sentence on the strengths of the arcs between features, and their graph and heat
         map.
 
-        Both are empty without training rows in memory.
+        Both are empty if there are no training rows in memory.
         """
         if self.training is None or not self.training.whole:
             return [], ""
@@ -559,8 +559,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         newdata: Any = None,
         weights: Any = None,
     ) -> Any:
-        """Draw the graph, the probabilities of one variable with their standard errors, or plot the
-        predictions.
+        """Draw the graph, the probabilities of one variable with their standard errors, or a plot
+        of the predictions.
 
         Parameters
         ----------

@@ -270,7 +270,7 @@ class AveragedStructure(Inspection):
 
     @property
     def members(self) -> dict[Hashable, Structure]:
-        """Graphs, by the name of the feature that is the parent of all others (None without
+        """Graphs, by the name of the feature that is the parent of all others (None if there are no
         features).
         """
         # `aode` puts the parent of all other features first

@@ -79,7 +79,7 @@ class SamplingPlan:
 
     @cached_property
     def _stages(self) -> list[_Stage]:
-        """Stages that contribute to the variance; only the first stage for sampling with
+        """Stages that contribute to the variance: only the first stage if sampling is with
         replacement.
         """
         # row_parents (n,): the stratum, or the unit of the previous stage, of each row's unit
@@ -101,8 +101,8 @@ class SamplingPlan:
 
     @property
     def lonely_strata(self) -> tuple[int, np.ndarray]:
-        """First stage with lonely units, and their strata or clusters; empty without lonely
-        units.
+        """First stage with lonely units, and their strata or clusters, which are empty if there are
+        no lonely units.
         """
         for k, stage in enumerate(self._stages):
             if stage.is_lonely.any():

@@ -173,7 +173,7 @@ def _bootstrap_factors(
 
 
 def _hadamard(n_strata: int) -> np.ndarray:
-    """Return a matrix (R, R) of 1 and -1 with orthogonal columns.
+    """Return a matrix of 1 and -1 with orthogonal columns, shape (R, R).
 
     R is the smallest power of 2 above the number of strata.
     """

@@ -167,7 +167,7 @@ def test_arviz_has_the_draws(fit):
 
 
 def test_a_method_without_draws_says_which_one_has_them(titanic):
-    with pytest.raises(OptionError, match="method='naive' has no draws.*method='bayes'"):
+    with pytest.raises(OptionError, match="method='naive' has no posterior draws.*method='bayes'"):
         _ = bbl.bbl("Survived ~ .", titanic, "Freq", "naive").posterior
 
 

@@ -66,7 +66,7 @@ OptionError: Standard errors are available for methods that solve likelihood equ
 - **–**: there is no such argument or attribute.
 
 The tables are generated from the declarations that the code uses to reject unsupported calls, and a
-test checks every cell. The tables do not contain the following, because it works for all methods:
+test checks every cell. The following works for all methods and is omitted from the tables:
 `missing="drop"` and `"level"`, integer weights, `predict`, `evaluate`, `summary()`, `plot()`,
 `report`, `save` and `load`, `with_priors`, and predictions for data read in batches.
 """
@@ -74,8 +74,8 @@ REMARKS = """\
 ## Remarks
 
 - `method="naive"` accepts formulas with interactions, but fits only fields.
-- `method="shbm"` selects its terms among all products of the predictors in a formula; `shooter`
-  and networks select their terms as well.
+- `method="shbm"` selects terms among all products of the predictors in a formula; `shooter` and
+  networks also select terms automatically.
 - An average supports an option or result if all of its members support it. The members of
   `method="auto"` are mean field, pseudo-likelihood, conditional likelihood, naive Bayes, Markov
   blankets and boosting; rows with missing values are predicted by the members that can average

@@ -63,10 +63,10 @@ print(sites.shape)
 # %% [markdown]
 # ## Non-binding sites
 #
-# The paper mutates three positions of each site at random, after `set.seed(561)`. To obtain exactly
-# the same rows, this cell implements R's random number generator in Python. R's `sample` combines
-# blocks of 16 random bits from a Mersenne twister, and draws again if the resulting integer is too
-# large.
+# In the paper, three positions of each site are mutated at random, after `set.seed(561)`. To obtain
+# exactly the same rows, this cell implements R's random number generator in Python. R's `sample`
+# combines blocks of 16 random bits from a Mersenne twister, and draws again if the resulting
+# integer is too large.
 
 
 # %%
@@ -265,10 +265,10 @@ print(len(motifs), "motifs")
 
 
 # %% [markdown]
-# The protocol has a pitfall. A mutated site resembles its original, which has the
-# *opposite* label and is usually in another fold. A model trained on few sites memorises them,
-# confuses a site with its mutant, and performs worse than chance. We therefore pass folds as `cv=`
-# that keep the two together. The figure shows both versions.
+# The protocol has a pitfall. A mutated site resembles its original, which has the *opposite* label
+# and is usually in another fold. A model trained on few sites memorises them, confuses a site with
+# its mutant, and performs worse than chance. We therefore pass folds in `cv=` that keep each site
+# together with its mutant. The figure shows both versions.
 #
 # The comparison uses only the AUC, which ignores calibration: with few sites, the `eps` with the
 # highest AUC often has a higher log-loss than naive Bayes. `crossVal` warns about this, but the

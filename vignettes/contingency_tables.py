@@ -120,9 +120,9 @@ print(independent.cells()[["Gender", "Admit", "observed", "fitted"]].round(1))
 print(independent.goodness_of_fit())
 
 # %% [markdown]
-# Such a large statistic is practically impossible if admission is independent of gender. How strong
-# is the dependence? In the model with the interaction, `~ Gender*Admit`, the coupling of two levels
-# is the logarithm of their *odds ratio*: a woman's odds of admission divided by a man's.
+# Such a large statistic would be extremely unlikely if admission were independent of gender. How
+# strong is the dependence? In the model with the interaction, `~ Gender*Admit`, the coupling of two
+# levels is the logarithm of their *odds ratio*: a woman's odds of admission divided by a man's.
 
 # %%
 columns = ["predictor", "level", "predictor2", "level2", "given", "odds_ratio", "lower", "upper"]

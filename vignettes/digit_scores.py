@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Scores of grey digits: the conjugate model of Li's thesis
 #
-# Chapter 3 of Li (2014) fits a Boltzmann machine to the grey-level images of each digit. The prior
-# is conjugate, so the posterior has a closed form. A random forest is then trained on the scores
-# from the ten machines. This page does the same with scikit-learn's digits, or with the digits used
-# in the thesis.
+# In chapter 3 of Li (2014), a Boltzmann machine is fitted to the grey-level images of each digit.
+# The prior is conjugate, so the posterior has a closed form. A random forest is then trained on the
+# scores from the ten machines. This page does the same with scikit-learn's digits, or with the
+# digits used in the thesis.
 
 # %%
 import os
@@ -213,8 +213,8 @@ plt.show()
 # ## Proportion of test images classified correctly
 #
 # The thesis reports 87.6 % accuracy for a forest on ten scores of the full machine, and 94.2 % for
-# a forest on the pixels. With the same digits in `BBL_DATA`, this page obtains 88.2 % and 94.1 %,
-# and 87.5 % and 87.4 % for the restricted machines with one and two layers.
+# a forest on the pixels. With the same digits in `BBL_DATA`, the accuracies are 88.2 % and 94.1 %,
+# and the restricted machines with one and two layers reach 87.5 % and 87.4 %.
 
 # %%
 shares = {"pixels": accuracy(forest(), train, test)}

@@ -50,8 +50,8 @@ import bbl
 # %% [markdown]
 # ## Part 1: numeric predictors
 #
-# Fisher (1936) measured 150 irises of three species. Can the species of a flower be predicted from
-# its petals?
+# Fisher (1936) analysed measurements of 150 irises of three species. Can the species of a flower be
+# predicted from its petals?
 
 # %%
 iris = load_iris(as_frame=True)
@@ -71,7 +71,7 @@ print(length.means().round(3))
 print(length.covariances("setosa").round(4))
 
 # %% [markdown]
-# A petal is 5 cm long. Its density given each species is proportional to
+# Suppose that a petal is 5 cm long. Its density given each species is proportional to
 # $\exp(-(5 - \mu_y)^2 / 2 \sigma^2)$, which is $\exp(-0.74^2 / 0.3704) = 0.228$ for versicolor,
 # $\exp(-0.552^2 / 0.3704) = 0.439$ for virginica, and practically 0 for setosa. The species are
 # equally frequent, so Bayes' rule gives virginica the probability
@@ -631,20 +631,21 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 # %% [markdown]
 # ## Which method to use
 #
-# * Numeric predictors: LDA if there are few rows or the groups have a similar spread, otherwise
-#   QDA.
-# * Few rows, many predictors, an exploratory analysis: naive Bayes, but do not trust its
+# * For numeric predictors, use LDA if there are few rows or the groups have a similar spread, and
+#   QDA otherwise.
+# * For few rows, many predictors or an exploratory analysis, use naive Bayes, but do not trust its
 #   probabilities if predictors are associated.
-# * Effects of single predictors and their significance: logistic regression.
-# * Many groups, or questions about the distribution of each group and the associations within it:
-#   Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. At a large penalty it
-#   becomes naive Bayes, so cross-validation also shows whether interactions improve prediction.
+# * To estimate and test the effects of single predictors, use logistic regression.
+# * For many groups, or for questions about the distribution of each group and the associations
+#   within it, use Boltzmann Bayes, with a penalty chosen by `crossVal` or `lambda_="cv"`. With a
+#   large penalty, it becomes naive Bayes, so cross-validation also shows whether interactions
+#   improve prediction.
 
 # %% [markdown]
 # ## Exercises
 #
 # 1. In a meadow, there are three plants of versicolor for each plant of virginica. What is the
-#    probability that a flower with petals of 5 cm is a virginica? Use the densities above.
+#    probability that a flower with 5 cm petals is a virginica? Use the densities above.
 #
 # <details><summary>Answer</summary>
 #
@@ -663,9 +664,9 @@ print(bbl.mcSample(fit, nsteps=500, seed=1, verbose=0).xmax)
 #
 # </details>
 #
-# 3. A second symptom, cough, is a copy of the first: whoever has a fever also coughs. At a flu
-#    prevalence of 0.2, what probability of flu does naive Bayes give a patient with both symptoms,
-#    and what is the correct probability?
+# 3. A second symptom, cough, is a copy of the first: every patient with a fever also coughs. At a
+#    flu prevalence of 0.2, what probability of flu does naive Bayes give a patient with both
+#    symptoms, and what is the correct probability?
 #
 # <details><summary>Answer</summary>
 #

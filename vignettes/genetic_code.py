@@ -31,8 +31,8 @@ import pandas as pd
 import bbl
 
 # %% [markdown]
-# The paper translates the codons with a Bioconductor package. Here, only the table of the standard
-# genetic code is needed, and `bbl` includes it:
+# In the paper, the codons are translated with a Bioconductor package. Here, only the table of the
+# standard genetic code is needed, and `bbl` includes it:
 
 # %%
 code = bbl.datasets.load_genetic_code()
@@ -98,8 +98,8 @@ print(
 
 # %% [markdown]
 # The best penalty, $\lambda^* = 0.3162278$, and its score of 1 agree with the paper. The other
-# scores agree with R 1.0.0, except for the first: with almost no penalty, the fields diverge, so
-# the score depends on where the optimiser stops.
+# scores agree with version 1.0.0 of the R package, except for the first: with almost no penalty,
+# the fields diverge, so the score depends on where the optimiser stops.
 #
 # The test set is the complete genetic code:
 

@@ -37,7 +37,7 @@ import bbl
 #
 # The paper uses grey levels in [0, 1] as predictors, which `numeric=True` allows. Here we use the
 # 1,797 digits included in scikit-learn. At this resolution, 0 and 6 can be separated without
-# products, so we classify digits as even or odd instead. As in the paper, a fifth of the images is
+# products, so we classify digits as even or odd instead. As in the paper, 20 % of the images are
 # used for testing, and the penalties 3.5, 0.7 and 0.7 apply to the sum of the losses.
 
 # %%
@@ -124,7 +124,7 @@ train = shuffled.iloc[len(sample) // 5 :]
 # %% [markdown]
 # The paper compares four models: machines with terms up to order 3 (SHBM) or with pairs only (BM),
 # with weights estimated by Gibbs sampling (GS, contrastive divergence) or by damped mean field
-# (MF). We add the ranking by the regressions alone, which the paper calls shooter, and the
+# (MF). We add the ranking by the regressions alone (the method *shooter* in the paper) and the
 # package's default, joint pseudo-likelihood.
 
 # %%
@@ -147,7 +147,7 @@ fits = {
 # ## Table 2 and Figures 1 to 3: known interactions among the top pairs
 #
 # With `n_universe=`, the expected number of known pairs is based on their proportion in a larger
-# set of factors, as in the paper. The paper learns its Bayesian network (BN) with other software.
+# set of factors, as in the paper. The paper's Bayesian network (BN) was learnt with other software.
 # This page uses the Chow-Liu tree, which is the maximum likelihood network with at most one parent
 # per feature. `tan_cl` finds this network if every row occurs once in each of two classes, because
 # the class is then uninformative.
@@ -232,9 +232,9 @@ print(table_3.round(1))
 #
 # The paper compares SHBM with the hierarchical log-linear models (HLLM) of Schmidt and Murphy
 # (2010) on 1,000 rows of 10 features, and reports negative log pseudo-likelihoods of 2329.39 and
-# 2334.81. Their software selects terms by a group penalty. The closest equivalent here is
-# `bbl.step`, which adds or drops one term at a time by BIC, respects the hierarchy of terms, and
-# fits each model by exact likelihood.
+# 2334.81, respectively. Their software selects terms by a group penalty. The closest equivalent
+# here is `bbl.step`, which adds or drops one term at a time by BIC, respects the hierarchy of
+# terms, and fits each model by exact likelihood.
 
 # %%
 ten = sample.columns[:10]

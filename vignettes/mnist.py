@@ -18,8 +18,8 @@
 # in seconds.
 #
 # If the full MNIST data are available, this page reproduces the two error rates of `bbl` in table 1
-# (15.7 % without interactions, and 8.5 % with interactions, but at a different $\epsilon$ from that
-# given in the paper). Figures 6 and 7 use a different subsample of the same size. The paper's rows
+# (15.7 % without interactions, and 8.5 % with interactions, but at a different $\epsilon$ from the
+# one in the paper). Figures 6 and 7 use a different subsample of the same size. The paper's rows
 # `dat[1:5, 1:10]` and its score of 0.916 are reproduced from its own subsample, if those files are
 # available.
 

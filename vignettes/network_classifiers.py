@@ -112,7 +112,7 @@ plt.show()
 #
 # MANB averages naive Bayes over all $2^n$ subsets of its features. For each feature, the evidence
 # in favour of an arc from the class is a product over classes; without the arc, all rows are
-# pooled. (The document has the two formulas swapped.)
+# pooled. (In the document, the two formulas are swapped.)
 
 # %%
 prior = 0.1

@@ -149,12 +149,12 @@ print(pd.DataFrame({"mean of ln sigma": log_sigma, "mean of theta": estimate}).r
 # spins: each pair is coupled with probability 0.02, and the couplings are normal with
 # variance 1/2.
 #
-# The paper draws its data by Swendsen-Wang sampling, which flips clusters of spins. This helps near
-# the critical point of a large ferromagnet, but not in a spin glass, and it does not apply to Potts
-# models with arbitrary coupling tables. `sample_xi` draws exact samples if all states can be
-# enumerated, and otherwise uses Gibbs sampling. This is sufficient here: 4,000 draws from this
-# ferromagnet have a mean squared magnetisation of 0.192, which is also the value for independent
-# Swendsen-Wang draws, and successive magnetisations have a correlation of 0.02.
+# In the paper, the data are drawn by Swendsen-Wang sampling, which flips clusters of spins. This
+# helps near the critical point of a large ferromagnet, but not in a spin glass, and it does not
+# apply to Potts models with arbitrary coupling tables. `sample_xi` draws exact samples if all
+# states can be enumerated, and otherwise uses Gibbs sampling. This is sufficient here: 4,000 draws
+# from this ferromagnet have a mean squared magnetisation of 0.192, which is also the value for
+# independent Swendsen-Wang draws, and successive magnetisations have a correlation of 0.02.
 
 
 # %%

@@ -130,8 +130,8 @@ plt.show()
 # ## Predictions
 #
 # Predicted probabilities are averaged over draws. With 2,201 passengers, the result is close to a
-# prediction from the posterior mean. The difference matters in small samples: in a fit to one
-# passenger in twenty, averaged probabilities are less extreme.
+# prediction from the posterior mean. The difference matters in small samples: in a fit to 5 % of
+# the passengers, averaged probabilities are less extreme.
 
 # %%
 frame = titanic.drop_duplicates(["Class", "Sex", "Age"])[["Class", "Sex", "Age"]]

@@ -77,9 +77,9 @@ print(bfit)
 
 # %% [markdown]
 # The layout and the factor coding are the same as in R: levels are sorted, and the first is the
-# reference. The first coefficient is 1.506740 in R 1.0.0, 1.486735 in the paper, and 1.486863 in
-# this package, which is the optimum. By default, R's optimiser stops at a gradient of 1e-4. With a
-# smaller `tolerance`, R's estimates approach those printed here.
+# reference. The first coefficient is 1.506740 in version 1.0.0 of the R package, 1.486735 in the
+# paper, and 1.486863 in this package, which is the optimum. By default, R's optimiser stops at a
+# gradient of 1e-4. With a smaller `tolerance`, R's estimates approach those printed here.
 #
 # ```r
 # summary(bfit)
@@ -152,7 +152,7 @@ print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 
 # %% [markdown]
 # R's approximation, eq. 31 without the factor 1/2, counts each coupling twice. In Python, the
-# default is therefore the exact sum over all states if that is cheap, and otherwise an
+# default is therefore the exact sum over all states if this takes little time, and otherwise an
 # approximation that depends on the method. The attribute `fit.log_z` contains the values. Pass
 # `log_z="pseudo"` to compare with R.
 #
@@ -162,10 +162,10 @@ print(f"proportion who survived: {first['Yes'] / first.sum():.4f}")
 # bbl(Survived ~ Class + Sex + Age, data = titanic, weights = freq, prior.count = 0)
 # ```
 #
-# A formula without interactions gives naive Bayes with every method. `method="naive"` computes it
-# in closed form, with a default prior count of 1. In R, `method = "pseudo"` accepts `prior.count`
-# but ignores it. In Python, it is a pseudocount in every conditional distribution, so without
-# interactions the fit is naive Bayes with that count.
+# If a formula has no interactions, pseudo-likelihood and mean field both give naive Bayes.
+# `method="naive"` computes it in closed form, with a default prior count of 1. In R,
+# `method = "pseudo"` accepts `prior.count` but ignores it. In Python, it is a pseudocount in every
+# conditional distribution, so without interactions the fit is naive Bayes with that count.
 
 # %%
 print(
@@ -235,7 +235,7 @@ print(bbl.mcSample(bfit, nsteps=1000, seed=1, verbose=0))
 # %% [markdown]
 # R prints energies of 3.394166 and 0. For those who died, the configuration depends on the seed,
 # because R's energy is the field of one predictor instead of the sum in eq. 6. In Python, the
-# energy is this sum.
+# energy is the sum in eq. 6.
 #
 # ```r
 # predictors <- list(); for(i in 1:5) predictors[[i]] <- 0:2

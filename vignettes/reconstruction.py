@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Reconstructing masked pixels: models without a response
 #
-# A formula without a response fits one Boltzmann machine to all rows. Here we mask pixels of digits
-# and reconstruct them from the others, using three models: independent pixels, all pairs of pixels,
-# and a sparse machine that selects its interactions (Min et al. 2014).
+# If a formula has no response, a single Boltzmann machine is fitted to all rows. Here we mask
+# pixels of digits and reconstruct them from the others, using three models: independent pixels, all
+# pairs of pixels, and a sparse machine that selects its interactions (Min et al. 2014).
 
 # %%
 import time

@@ -82,10 +82,10 @@ print(
 # %% [markdown]
 # ## Two groups: mean field
 #
-# The paper draws 1,000 rows of five predictors with the levels a, c, g, t and a response with the
-# groups *case* and *ctrl*, with R's `set.seed(135)`. The rows and the true parameters are included
-# below in packed form, so that the same table can be computed here. To draw a new sample, use
-# `bbl.randomsamp(predictors, ["case", "ctrl"], par=[...])`.
+# In the paper, 1,000 rows of five predictors with the levels a, c, g, t and a response with the
+# groups *case* and *ctrl* are drawn with R's `set.seed(135)`. The rows and the true parameters are
+# included below in packed form, so that the same table can be computed here. To draw a new sample,
+# use `bbl.randomsamp(predictors, ["case", "ctrl"], par=[...])`.
 
 # %% tags=["hide-input"]
 ROWS = """

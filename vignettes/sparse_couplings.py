@@ -30,9 +30,9 @@ import bbl
 # %% [markdown]
 # ## A spin glass
 #
-# We simulate fifty spins with values -1 or +1. One pair in twenty-five is coupled, with a normally
-# distributed strength, and all fields are zero. There are 500 observations and 1,225 couplings to
-# estimate.
+# We simulate fifty spins with values -1 or +1. Four per cent of the pairs are coupled, with
+# normally distributed strengths, and all fields are zero. There are 500 observations and 1,225
+# couplings to estimate.
 
 # %%
 rng = np.random.default_rng(3)
@@ -57,7 +57,7 @@ spins = bbl.sample_xi(500, {name: ["-", "+"] for name in names}, h, J, seed=4)
 print(f"{(truth != 0).sum()} couplings among {len(truth)} pairs")
 
 # %% [markdown]
-# A formula without a response fits one machine to all rows. 10,000 iterations are enough for this
+# Without a response, one machine is fitted to all rows. 10,000 iterations are enough for this
 # size; with too few iterations, a warning is issued.
 
 # %%

@@ -148,9 +148,9 @@ plt.show()
 # The test set has 83 images, so one misclassified image corresponds to 1.2 %. This is only enough
 # for a rough conclusion: single pixels separate 0 from 6 almost as well as products of pixels. On
 # all images, the paper reports an error of 0.9 % with products and 1.1 % without. On all 13,779
-# images, with a fifth of them for testing and penalties chosen on held-out training images, the
-# error is 1.16 % at order 1 (as for scikit-learn's L1 logistic regression) and 0.47 % at orders 2
-# and 3; see `benchmarks/results/shooter.md`.
+# images, with 20 % of them held out for testing and penalties chosen on held-out training images,
+# the error is 1.16 % at order 1 (as for scikit-learn's L1 logistic regression) and 0.47 % at orders
+# 2 and 3; see `benchmarks/results/shooter.md`.
 #
 # ## Limitations
 #

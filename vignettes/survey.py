@@ -38,10 +38,10 @@ pd.options.display.width = 120
 # %% [markdown]
 # ## The data file
 #
-# The data are simulated, so the truth is known: tenants are more likely to move, in some places
-# more than in others; satisfied and older people are less likely to; and loneliness matters only
-# for owners. People from the same sampling point are similar. Two regions were oversampled, and the
-# weights compensate for this.
+# The data are simulated, so the true effects are known: tenants are more likely to move, in some
+# places more than in others; satisfied and older people are less likely to; and loneliness matters
+# only for owners. People from the same sampling point are similar. Two regions were oversampled,
+# and the weights compensate for this.
 
 # %%
 folder = Path(tempfile.mkdtemp())
@@ -53,8 +53,7 @@ regions = {
     "West": (25, 1.4),
     "Islands": (12, 1.0),
 }
-# The region of each sampling point.
-region = np.repeat(list(regions), [points for points, _ in regions.values()])
+region = np.repeat(list(regions), [points for points, _ in regions.values()])  # of each point
 asked = 15  # respondents at each of them
 point = np.repeat(np.arange(len(region)), asked)
 n = len(point)
@@ -193,7 +192,7 @@ print(errors.assign(ratio=errors["clusters"] / errors["single rows"]).head(8).ro
 #
 # Joint tests account for the design too (Rao and Scott 1984); `of=` selects the difference between
 # movers and stayers. The interaction of renting and loneliness differs most between movers and
-# stayers, as in the simulated truth.
+# stayers, as in the simulated population.
 
 # %%
 tests = fit.inference().tests(of=("Yes", "No")).sort_values("p")

@@ -18,9 +18,9 @@
 # `bbl`, which models $P(x|y)$ in each group of $y$ and applies Bayes' rule.
 #
 # Where the paper prints a number, a small table shows three columns: *paper* is the article's text,
-# *R 1.0.0* is the released R package, and *here* is this package. The first two sometimes differ
-# because the article used an earlier version of the R package with a different tolerance of the
-# optimiser. Every fit here has converged.
+# *R 1.0.0* is version 1.0.0 of the R package, and *here* is this package. The first two sometimes
+# differ because the article used an earlier version of the R package with a different tolerance of
+# the optimiser. Every fit here has converged.
 #
 # For both logistic regressions, this page reproduces the coefficients, the deviances, and the
 # accuracy and AUC of the predictions. For the two `bbl` fits, it reproduces all fields, couplings
@@ -134,9 +134,9 @@ print(f"residual deviance: paper 2097.5, here {gfit1.deviance:.1f}")
 # %% [markdown]
 # ### Training and test halves
 #
-# The paper draws half of the 2201 people for testing with R's `set.seed(159)`. Since everyone in a
-# row of the table is identical, we only need the number of people from each row in the training
-# half:
+# In the paper, half of the 2201 people are drawn for testing with R's `set.seed(159)`. Since
+# everyone in a row of the table is identical, we only need the number of people from each row in
+# the training half:
 
 # %%
 TRAIN = [
@@ -347,12 +347,12 @@ plt.show()
 # %% [markdown]
 # ### Prediction
 #
-# The paper predicts the test half from a model fitted to the training half. By default the R
-# package approximates the log partition function $\ln Z$ with eq. 31 without its factor 1/2;
+# In the paper, a model fitted to the training half is used to predict the test half. By default the
+# R package approximates the log partition function $\ln Z$ with eq. 31 without its factor 1/2;
 # `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the exact sum over
-# all states if that is cheap, as with three predictors. Both give the same ranking and therefore
-# the same AUC, because $\ln Z$ shifts all scores of a group by the same amount. However, the
-# probabilities differ.
+# all states if this takes little time, as with three predictors. Both give the same ranking and
+# therefore the same AUC, because $\ln Z$ shifts all scores of a group by the same amount. However,
+# the probabilities differ.
 
 # %%
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
@@ -416,8 +416,8 @@ cv.plot()
 plt.show()
 
 # %% [markdown]
-# Figure 3 of the paper is jagged for the same reason. Our curve is flat up to $\lambda = 0.002$,
-# decreases for larger values, and does not depend on the tolerance:
+# For the same reason, the curve in Figure 3 of the paper is irregular. Our curve is flat up to
+# $\lambda = 0.002$, decreases for larger values, and does not depend on the tolerance:
 
 # %%
 with warnings.catch_warnings(action="ignore", category=bbl.DataWarning):
@@ -435,8 +435,9 @@ shuffled = bbl.crossVal(
 print(shuffled.cvframe.iloc[::3].to_string(index=False, float_format="%.4g"))
 
 # %% [markdown]
-# The paper refits at the best $\lambda$ of its table and predicts the test half. We use the same
-# $\lambda$; R 1.0.0 selects a different one.
+# In the paper, the model is refitted with the best $\lambda$ from the table and used to predict the
+# test half. We use the same $\lambda$, although version 1.0.0 of the R package selects a different
+# value.
 
 # %%
 rows = []

@@ -133,9 +133,9 @@ print(best.rand_index((user_kind[:12], film_kind[:15])).round(3))
 # %% [markdown]
 # ## Which films were rated
 #
-# It is also informative which films a user has rated. `method="mcmc"` samples the posterior of the
-# groups of users and films from this information alone: each group of users ranks the groups of
-# films, and a parameter describes how strongly these users prefer the highest-ranked groups.
+# The set of films that a user has rated is also informative. `method="mcmc"` samples the posterior
+# of the groups of users and films from this information alone: each group of users ranks the groups
+# of films, and a parameter describes how strongly these users prefer the highest-ranked groups.
 
 # %%
 watched = train[(train["user"] < 20) & (train["film"] < 15)]

@@ -54,9 +54,9 @@ print(chain.posterior.n_groups["rows"].head(2).round(2).to_list())
 #
 # ## The Du process
 #
-# The thesis moves between partitions by the Du process (appendix A): a random item moves to another
-# group or, unless it is alone in its group, to a new one. The stationary distribution is uniform
-# over all partitions, here the 15 partitions of four items.
+# In the thesis, the chain moves between partitions by the Du process (appendix A): a random item
+# moves to another group or, unless it is alone in its group, to a new one. The stationary
+# distribution is uniform over all partitions, here the 15 partitions of four items.
 
 # %%
 draws = bbl.du_process(4, 20000, thin=4)
@@ -151,8 +151,8 @@ plt.show()
 # There are 100 users in five groups of 20, and 150 films in five groups of 30. All ratings in a
 # block are equal: either the values of Table 2.1, or random values from 1 to 5 in each data set.
 # Then 0, 10, 50 or 90 % of the cells are removed, and cells with high ratings are more likely to be
-# kept: they are drawn one by one with probabilities proportional to their ratings. (The thesis
-# keeps each cell independently with such a probability, which is impossible at 10 %: the
+# kept: they are drawn one by one with probabilities proportional to their ratings. (In the thesis,
+# each cell is kept independently with such a probability, which is impossible at 10 %: the
 # probability for a 5 would be 1.39.)
 
 # %%

@@ -368,7 +368,7 @@ class Engine:
             reasons["importance"] = "missing or unseen values cannot be averaged over"
         if cls.chooses or cls.posterior:
             why_not = (
-                "selects its terms itself"
+                "selects terms automatically"
                 if cls.chooses
                 else "has priors that shrink irrelevant terms"
             )

@@ -194,7 +194,7 @@ def test_many_rows_have_a_single_holdout():
 
 
 def test_settings_of_numbers_are_chosen(table):
-    with pytest.raises(BBLTypeError, match="chooses its settings itself, so covariance"):
+    with pytest.raises(BBLTypeError, match="chooses its settings automatically, so covariance"):
         auto("y ~ a + u", table, numeric="u", covariance="shared")
 
 

@@ -230,7 +230,7 @@ def test_goodness_of_fit_and_step_are_refused(table):
     fit = bbl.bbl("y ~ a * b", table, method="ml", relevance=0.05)
     with pytest.raises(OptionError, match="selected on the same rows"):
         fit.goodness_of_fit()
-    with pytest.raises(OptionError, match="step selects the terms itself"):
+    with pytest.raises(OptionError, match="step selects terms automatically"):
         bbl.step(fit)
 
 
@@ -255,7 +255,7 @@ def test_effects_say_why_they_have_no_errors(table):
         ({"relevance": 0.0}, "strictly between 0 and 1"),
         ({"relevance": "best"}, "Choose one of 'cv', 'cv-1se'"),
         ({"method": "pvi", "relevance": 0.05}, "has priors"),
-        ({"method": "shbm", "relevance": 0.05}, "selects its terms itself"),
+        ({"method": "shbm", "relevance": 0.05}, "selects terms automatically"),
         ({"formula": "~ .", "relevance": 0.05}, "has no response"),
         (
             {"method": "ml", "relevance": 0.05, "structural_zeros": "zero"},

@@ -313,7 +313,7 @@ def test_what_a_network_cannot_tell_is_refused(data):
     for ask in (lambda: fit.bse, lambda: fit.inference().table(of=("g0", "g1")), fit.cov_params):
         with pytest.raises(OptionError, match="from the rows"):
             ask()
-    with pytest.raises(OptionError, match="selects its predictors itself"):
+    with pytest.raises(OptionError, match="selects predictors automatically"):
         bbl.bbl("y ~ .", data, method="blanket", relevance=0.05)
     with pytest.raises(OptionError, match="cannot average over"):
         bbl.bbl("y ~ .", data.mask(data == "l0"), method="blanket", missing="marginal")

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
-from scenarios.exceptions import EXCEPTIONS, ORDERS
+from scenarios.exceptions import EXCEPTIONS
 from scenarios.laws import LAWS, Law
 
 __all__ = ["enter", "page", "section", "write_page"]
@@ -16,10 +16,6 @@ __all__ = ["enter", "page", "section", "write_page"]
 STORED = Path(__file__).with_name("ledger.json")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 FIRST, LAST = "<!-- made by python -m tests.scenarios --page -->", "<!-- end of what is made -->"
-
-# the laws on orders together have one name on the page
-ALL_ORDERS = ", ".join(name.replace("_", " ") for name in ORDERS)
-ANY_ORDER = "the order of rows, columns, groups and levels does not matter"
 
 
 def place(law: Law) -> tuple[str, int]:
@@ -54,6 +50,8 @@ def section() -> str:
     """Return the section on laws, runs and exceptions."""
     found = json.loads(STORED.read_text(encoding="utf-8"))
     laws = found["laws"]
+    ordered = sorted(LAWS.values(), key=place)
+    numbers = {law.name: number for number, law in enumerate(ordered, 1)}
     lines = [
         f"The last long run drew {found['scenarios']:,} scenarios, at {found['per_minute']:,} per "
         f"minute on a busy machine ({found['jobs']} processes, {found['cpu_ms']} ms of CPU time "
@@ -61,24 +59,24 @@ def section() -> str:
         f"failures. In {found['refused']:,} scenarios, a call raised an error, and the hint in its "
         "message resolved it.",
         "",
-        "| law | checked |",
-        "| --- | --- |",
+        "| | law | checked |",
+        "| --- | --- | --- |",
     ]
     lines += [
-        f"| {law.sentence} | {laws.get(law.name, 0):,} |"
-        for law in sorted(LAWS.values(), key=place)
+        f"| {numbers[law.name]} | {law.sentence} | {laws.get(law.name, 0):,} |" for law in ordered
     ]
     advice = laws.get("advice_works", 0)
     lines += [
-        f"| Following the advice in an error message works. | {advice:,} |",
+        f"| {len(ordered) + 1} | Following the advice in an error message works. | {advice:,} |",
         "",
-        "There are exceptions to these laws:",
+        "There are exceptions to some of these laws, which are listed by their numbers:",
         "",
+        "| exception | laws |",
+        "| --- | --- |",
     ]
     for each in EXCEPTIONS:
-        names = ", ".join(name.replace("_", " ") for name in each.laws)
-        names = names.replace(ALL_ORDERS, ANY_ORDER)
-        lines.append(f"- {each.why} Affected laws: {names}.")
+        affected = ", ".join(str(number) for number in sorted(numbers[name] for name in each.laws))
+        lines.append(f"| {each.why} | {affected} |")
     return "\n".join(lines)
 
 

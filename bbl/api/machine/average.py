@@ -37,7 +37,7 @@ from bbl.rows.sample import Sample
 
 __all__ = ["average", "check_auto", "fit_auto"]
 
-SETTLED = "method='auto' chooses its settings itself"
+SETTLED = "method='auto' chooses its settings automatically"
 # capabilities that are not available for averages, or for method="auto"
 AUTO_REFUSALS = AverageResults._refusals | lacking(
     tuning=SETTLED,

@@ -209,7 +209,7 @@ def _check_fit(fit: object) -> Any:
         )
     if fit.estimate.relevance is not None:
         raise OptionError(
-            "step selects the terms itself.", argument="fit", hint="Fit without relevance."
+            "step selects terms automatically.", argument="fit", hint="Fit without relevance."
         )
     # without a penalty; the penalty of the fit may be a tuple of zeros, one for each order
     return engine.at(0.0)

@@ -96,7 +96,7 @@ class MarkovBlanket(Engine):
         reasons = super().refusals()
         method = f"method={cls.name!r}"
         return reasons | {
-            "relevance": f"{method} selects its predictors itself",
+            "relevance": f"{method} selects predictors automatically",
             **dict.fromkeys(NEED_ERRORS, f"{method} {NO_ERRORS}"),
         }
 

@@ -54,7 +54,7 @@ NO_ERRORS = (
     "The terms of shooter() are selected on the same rows, and neither a covariance matrix nor "
     "refits would account for this selection"
 )
-SEARCHES_TERMS = "shooter selects interactions itself"
+SEARCHES_TERMS = "shooter selects interactions automatically"
 
 
 @final

@@ -337,7 +337,7 @@ def test_rows_need_known_values_of_the_blanket_alone(data):
     expected = fit.predict(data.head(4), type="prob")
     known = fit.predict(new.drop(index=2), type="prob", unseen="ignore")
     pd.testing.assert_frame_equal(known, expected.drop(index=2))
-    with pytest.raises(OptionError, match="missing or unseen values cannot be"):
+    with pytest.raises(OptionError, match="cannot be averaged over missing or unseen"):
         fit.predict(new, unseen="ignore")
     # in an average it is silent in the third row alone
     other = bbl.bbl("y ~ .^2", data, method="mf", verbose=0)

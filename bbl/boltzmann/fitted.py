@@ -657,8 +657,8 @@ def warn_problems(problems: Sequence[Problem], stacklevel: int = 3) -> None:
 def _kind_text(what: str, is_of_level: bool, same_kind: list[Problem]) -> str:
     """Return a line about the problems in `same_kind`, which have the same text `what`.
 
-    The line gives the number of problems and lists at most `SHOWN` of them, from as many groups as
-    possible. `is_of_level` indicates whether the problems refer to single levels.
+    The line contains the number of problems and lists at most `SHOWN` of them, from as many groups
+    as possible. `is_of_level` indicates whether the problems refer to single levels.
     """
     if len(same_kind) == 1:
         (problem,) = same_kind

@@ -188,7 +188,7 @@ class _Block:
 
 
 def _independent_sets(layout: Layout, m: int) -> list[np.ndarray]:
-    """Partition the units, and then the predictors, into sets without internal interactions.
+    """Partition the units, and then the predictors, into sets of sites that do not interact.
 
     The first `m` predictors in the layout are visible; the others are units. Sets of units are
     listed first because they are drawn before the predictors.

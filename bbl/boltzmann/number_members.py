@@ -175,8 +175,8 @@ def _held_out_densities(
 ) -> Iterator[tuple[LocationModel, np.ndarray]]:
     """Yield each variant of a location model with the log densities (N, K) of held-out rows.
 
-    The variants are fitted to the training rows of each fold. Second moments with all partners are
-    computed once for each fold and transformation.
+    The variants are fitted to the training rows of each fold. Second moments are computed once for
+    each fold and transformation, including the predictors with level effects.
     """
     sample = data.rows
     model = replace(

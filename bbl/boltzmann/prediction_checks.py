@@ -166,7 +166,7 @@ def check_training(
     held_out: LossRecord | None = None,
     stacklevel: int = 3,
 ) -> LossRecord | None:
-    """Return the log-loss of a fit: `held_out` if available, otherwise on its training rows.
+    """Return the log-loss of a fit: `held_out` if given, otherwise the loss on its training rows.
 
     A warning is issued if the held-out or training log-loss exceeds the log-loss of the class
     proportions, or if the training log-loss clearly exceeds that of naive Bayes. The result is None

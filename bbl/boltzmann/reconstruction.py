@@ -98,7 +98,7 @@ def reconstruct_jointly(
 ) -> np.ndarray:
     """Fill in the unknown values of rows (n, m) with their jointly most probable levels.
 
-    The probability is maximised over the levels and the group together. `allowed` contains a mask
+    The probability is maximised jointly over the levels and the group. `allowed` contains a mask
     (L_i,) of the levels that may be used for each predictor. The other arguments are the same as in
     `reconstruct`.
     """
@@ -166,7 +166,7 @@ def _fill_by_energies(
     method: str,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the same result as `_fill_unknown`, by exact sums, for a model with structural zeros.
+    """Compute `_fill_unknown` by exact sums for a model with structural zeros.
 
     `method` and `rng` are not used, but are part of the signature of `_fill_unknown`.
     """

@@ -460,12 +460,12 @@ def _search(
 ) -> tuple[np.ndarray, Validated, np.ndarray]:
     """Search a `grid`, and return the settings tried (S,) with their out-of-fold scores and losses.
 
-    The grid is increasing, and ``compare(settings, progress)`` fits settings. The search first fits
-    every second setting, starting with the last (the strongest penalty), until the loss has clearly
-    increased. It then fits the neighbours of the best settings. Finally, up to `MAX_REFITS`
-    settings are refitted more precisely: the best setting, and then each setting that would become
-    the best if its loss decreased by `REFIT_CHANGES` times the largest relative change observed in
-    refits so far.
+    The grid is increasing. ``compare(settings, progress)`` fits the given settings. The search
+    first fits every second setting, starting with the last (the strongest penalty), until the loss
+    has clearly increased. It then fits the neighbours of the best settings. Finally, up to
+    `MAX_REFITS` settings are refitted more precisely: the best setting, and then each setting that
+    would become the best if its loss decreased by `REFIT_CHANGES` times the largest relative change
+    observed in refits so far.
     """
     scores_of: dict[int, np.ndarray] = {}
     loss_of: dict[int, float] = {}

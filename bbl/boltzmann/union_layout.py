@@ -47,7 +47,7 @@ class MergedFits(NamedTuple):
 def merge_layouts(layout: Layout, fits: Sequence[EngineFit]) -> MergedFits:
     """Convert fits with different layouts to one layout.
 
-    Fits without a layout of their own use `layout`.
+    Fits without their own layout use `layout`.
     """
     fit_layouts = [layout if fit.layout is None else fit.layout for fit in fits]
     union_layout = Layout(
@@ -96,9 +96,9 @@ def compute_log_z(
     """Return ln Z (K,) for groups with different terms, its kind, and standard errors (K,).
 
     ln Z is computed in the same way for all groups, and is exact only if exact computation is
-    possible for each of them. Standard errors are 0 unless ln Z is annealed. Fits without a layout
-    of their own use `layout`. Groups without rows have ln Z = 0 unless ln Z is exact. `log_z` is
-    the same as in `bbl.bbl`.
+    possible for each of them. Standard errors are 0 unless ln Z is annealed. Fits without their own
+    layout use `layout`. Groups without rows have ln Z = 0 unless ln Z is exact. `log_z` is the same
+    as in `bbl.bbl`.
     """
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]

@@ -56,10 +56,10 @@ def validate(
 ) -> Validated:
     """Fit each setting to the training rows of each fold, and score the validation rows.
 
-    `values` contains the settings, or is None for the engine's own setting. With `warm_start_sets`
-    (one for each fold), fits stop as soon as they are precise enough to compare settings (see
-    `Engine.compare`), and their site solutions are added to the sets. `score_method` is the name of
-    the method of `Estimate` that scores rows.
+    `values` contains the settings, or is None for the engine's own setting. If `warm_start_sets`
+    (one for each fold) are given, fits stop as soon as they are precise enough to compare settings
+    (see `Engine.compare`), and their site solutions are added to the sets. `score_method` is the
+    name of the method of `Estimate` that scores rows.
     """
     labels = cast(Labels, data.labels)
     nfold = len(folds)

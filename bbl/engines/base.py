@@ -242,7 +242,7 @@ class Engine:
 
     @property
     def numbers_advice(self) -> str:
-        """Advice, for error messages, about a numeric column that is not a factor."""
+        """Advice about a numeric column that is not a factor, for error messages."""
         if "numeric" in self.refusals():
             return ""
         return "To model its mean and variance instead, list it in numeric=."
@@ -543,8 +543,8 @@ class Engine:
 
         Call `check_equations` first.
 
-        `site_theta` (layout.D, 1 + D) is the solution of the equations if the fit kept it. If it is
-        None, the group is fitted again.
+        `site_theta` (layout.D, 1 + D) is the solution of the equations if the fit stored it. If it
+        is None, the group is fitted again.
         """
         raise NotImplementedError
 
@@ -731,7 +731,7 @@ def absent_levels(counts: list[np.ndarray], *, hint: str) -> tuple[Note, ...]:
 
 
 def check_two_levels(layout: Layout) -> None:
-    """Raise an OptionError, for ``penalty="l1"``, if a predictor has more than two levels."""
+    """Raise an OptionError for ``penalty="l1"`` if a predictor has more than two levels."""
     if (layout.n_levels > 2).any():
         raise OptionError(
             f"penalty='l1' requires predictors with two levels, but some have "

@@ -176,8 +176,8 @@ def _finish(theta, log_z, sample, layout, notes, counts=None) -> EngineFit:
     """Return the fit with parameters `theta` (size,).
 
     The fit's `lkh` is the mean log-likelihood of the complete rows, computed with ln Z = `log_z`. A
-    note without a level (-1) means that the covariance is singular. The fit has then not converged.
-    `counts` (size,) is the result of `parameter_counts` if all rows are complete.
+    note without a level (-1) means that the covariance is singular. In this case, the fit has not
+    converged. `counts` (size,) is the result of `parameter_counts` if all rows are complete.
     """
     # weight of the complete rows, and sum of their energies
     total, energy = (
@@ -240,9 +240,9 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     positive semidefinite matrix in the Frobenius norm, which is at least as close to the true
     covariance as C.
 
-    A single eps without `clip` uses a Cholesky factorisation. Several values of eps use the same
-    eigendecomposition. An eigendecomposition is also used if the Cholesky factorisation fails or
-    the matrix is nearly singular.
+    A Cholesky factorisation is used for a single eps without `clip`, and the same
+    eigendecomposition for several values of eps. An eigendecomposition is also used if the Cholesky
+    factorisation fails or the matrix is nearly singular.
     """
     from scipy.linalg import LinAlgError, eigh, lapack
 

@@ -76,7 +76,7 @@ class NaiveBayes(Engine):
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[Influence, Sample]:
-        """Return the influence of a sample of rows on the fit to all rows, and the sample."""
+        """Return the influence of sampled rows on the fit to all rows, followed by these rows."""
         site_theta = np.zeros((layout.D, 1 + layout.D))
         site_theta[:, 0] = theta
         return Influence(rows, layout, site_theta, lambda_=0.0, lambdah=0.0), rows

@@ -97,8 +97,8 @@ class JointTraits:
         not None, it contains out-of-fold scores from the generative start, which are used as an
         offset. If `start` (K, 1 + size) is not None, unpenalised fits start at these coefficients.
     start : callable
-        ``start(engine)`` returns the generative engine that the fit starts from, with the settings
-        to compare for it. It returns None if the fit starts from equal scores.
+        ``start(engine)`` returns the generative engine that the fit starts from, and the settings
+        to compare. It returns None if the fit starts from equal scores.
     check_differences : callable
         ``check_differences(engine, n)`` raises an OptionError if a fit to `n` distinct rows has no
         standard errors for differences between groups.

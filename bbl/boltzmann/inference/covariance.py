@@ -246,7 +246,7 @@ class Covariances:
         return [a + b for a, b in zip(self.group[g], self.group[other], strict=True)]
 
     def standard_errors(self, terms: list[np.ndarray]) -> np.ndarray:
-        """Return the standard errors (layout.size,) of all parameters from covariances by table."""
+        """Return the standard errors (layout.size,) of all parameters, given table covariances."""
         return np.sqrt(np.concatenate([np.diag(t) for t in terms]))
 
 
@@ -297,7 +297,7 @@ GroupInfluences = list[tuple[RowInfluence, Sample]]
 def sandwich_of_shift(
     layout: Layout, groups: GroupInfluences, pooled: RowInfluence
 ) -> list[list[np.ndarray]]:
-    """Return the covariances, by table, of each group's difference from the pooled fit.
+    """Return each table's covariance for the difference between each group and the pooled fit.
 
     `groups` contains the influence and the rows of each group that has rows, in order. `pooled` is
     the influence for the pooled fit. If psi and psi_0 are the influences of a row of weight w on
@@ -366,7 +366,7 @@ def full_covariance(
 def difference_terms(
     sample: Sample, estimate: Estimate, engine: Engine, pair: tuple[int, int]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return the covariances, by table, of the difference between two jointly fitted groups.
+    """Return each table's covariance for the difference between two jointly fitted groups.
 
     Returns
     -------

@@ -190,7 +190,7 @@ def _correct_ratio(
     deviations: list[np.ndarray],
     surveys: list,
 ) -> tuple[float, int, float]:
-    """Return the ratio divided by its mean design effect, the df, and the Rao-Scott p-value.
+    """Return the ratio divided by its mean design effect, its df and its Rao-Scott p-value.
 
     A design effect is the ratio of a variance under the sampling design to the variance without it.
     Design effects are the eigenvalues of ``working^-1 E'E`` for all groups together.

@@ -188,8 +188,8 @@ class Evidence:
         """Return the exact conditional distribution of parameter `k`, or None.
 
         The result is None with structural zeros, under a sampling design, for a random sample of
-        the rows, or if the rows contain no information. If `finite`, the distribution is also
-        conditional on a finite estimate.
+        the rows, or if the rows contain no information. If `finite` is True, the distribution is
+        also conditional on a finite estimate.
         """
         if self.layout.support is not None or self.survey is not None or self.fitted is not None:
             return None
@@ -547,13 +547,13 @@ class Comparison:
         Returns
         -------
         statistic, df, p : ndarray
-            Joint Wald test of those parameters of the table that have a Wald test; `df` is their
-            number. If there are none, `p` is the smallest exact p-value times the number `df` of
-            exact tests, and `statistic` is nan. The p-value of a parameter is `self.p` if its
-            estimate is finite. Exact tests do not require finite estimates. If two levels never
-            occur together although some rows are expected to have both, this is evidence of an
-            interaction, but its strength is unknown. Under a sampling design, the Wald test uses
-            the `working` covariance with the Rao-Scott correction.
+            Joint Wald test of those parameters of the table that have a Wald test; `df` is the
+            number of these parameters. If there are none, `p` is the smallest exact p-value times
+            the number `df` of exact tests, and `statistic` is nan. The p-value of a parameter is
+            `self.p` if its estimate is finite. Exact tests do not require finite estimates. If two
+            levels never occur together although some rows are expected to have both, this is
+            evidence of an interaction, but its strength is unknown. Under a sampling design, the
+            Wald test uses the `working` covariance with the Rao-Scott correction.
         words : ndarray of str
             How each table was tested, or why it was not tested.
         """

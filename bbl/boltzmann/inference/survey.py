@@ -321,7 +321,7 @@ def _absent_levels(rows: Sample, layout: Layout) -> set[tuple[int, int]]:
 
 
 def _uses(layout: Layout, levels: set[tuple[int, int]]) -> np.ndarray:
-    """Return a mask (size,) of parameters that involve one of `levels`, given as (predictor, code).
+    """Return a mask (size,) of parameters that involve any of the `levels` (predictor, code).
 
     Code 0 is the reference level, which is involved in all parameters of its predictor.
     """

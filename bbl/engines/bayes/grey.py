@@ -103,9 +103,9 @@ class GreyMachine:
         """Draw rows (n, m) by n Gibbs chains with `sweeps` sweeps over units and predictors.
 
         The conditional density of a predictor is proportional to ``exp(a x)`` on [-1, 1]. Chains
-        start at the fields, scaled to this interval. Without fields, the negative of a probable row
-        would be a mode as well. The fields make this mode improbable, but a chain that started
-        there would not leave it.
+        start at the fields, scaled to this interval. If all fields were zero, the negative of a
+        probable row would also be a mode. The fields make this mode improbable, but a chain that
+        started there would not leave it.
         """
         start = self.alpha / max(float(np.abs(self.alpha).max()), 1e-300)
         X = np.tile(start, (n, 1))

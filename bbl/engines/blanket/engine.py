@@ -222,11 +222,11 @@ def _informative_predictors(sample: Sample, n_levels: np.ndarray, K: int) -> np.
 
 
 def _response_table(families: Families, parents: tuple[int, ...], sample_size: float) -> np.ndarray:
-    """Return ln P(y | parents), shape (K, L_i, ...); with no parents, the log class proportions.
+    """Return ln P(y | parents), shape (K, L_i, ...), or the log class proportions for no parents.
 
     The weight `sample_size` of the prior is spread evenly over the levels of the parents. At each
-    level, the prior has the class proportions. The entries of groups without rows are 0 instead of
-    -inf.
+    level, this weight is divided among the classes according to their proportions. The entries of
+    groups without rows are 0 instead of -inf.
     """
     counts = families.count_family(RESPONSE, *parents)
     shares = families.count_family(RESPONSE) / families.weights.sum()

@@ -118,7 +118,7 @@ def boost(
 
 
 class _Steps:
-    """Calls of the compiled kernel for the rows of a model.
+    """Calls the compiled kernel for the rows of a model.
 
     Attributes
     ----------

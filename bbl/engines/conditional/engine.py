@@ -659,8 +659,10 @@ class Conditional(Engine):
         coefficients: np.ndarray,
         expansion: np.ndarray,
     ) -> ConditionalInfluence:
-        """Return the influence at the estimate `coefficients` (K, 1 + size) of all rows, with the
-        information of a random `sample` of them, drawn with probabilities ``1 / expansion`` (n,).
+        """Return the influence at the estimate `coefficients` (K, 1 + size) of all rows.
+
+        The information is computed from a random `sample` of the rows, drawn with probabilities ``1
+        / expansion`` (n,).
         """
         codes, distinct_row = np.unique(sample.codes, axis=0, return_inverse=True)
         weights = group_weights(

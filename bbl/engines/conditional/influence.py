@@ -33,10 +33,11 @@ def influence_of_sample(
     weights: np.ndarray,
     expansion: np.ndarray,
 ) -> ConditionalInfluence:
-    """Return the influence at the estimate of all rows, with the information of sampled rows.
+    """Return the influence at the estimate from all rows, using the information of sampled rows.
 
-    The inverse of the information of n of N rows is on average larger than that of all rows by
-    the factor ``1 + r (1 / n - 1 / N)``, where r is the rank of the design. It is divided by it.
+    The inverse information of n out of N rows is on average larger than the inverse information of
+    all rows by the factor ``1 + r (1 / n - 1 / N)``, where r is the rank of the design. It is
+    divided by it.
 
     Parameters
     ----------

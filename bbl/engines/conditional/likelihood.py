@@ -170,7 +170,7 @@ def independent_columns(Z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def independent_of_gram(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the result of `independent_columns`, from the products (p, p) of a design's columns.
+    """Return the result of `independent_columns`, given the products (p, p) of a design's columns.
 
     It is computed by a Cholesky factorisation with pivoting, which selects independent columns
     first.

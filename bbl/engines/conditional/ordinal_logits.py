@@ -207,7 +207,7 @@ class CumulativeLogits(OrdinalLogits):
         return out
 
     def _gaps(self, c: np.ndarray, limits: np.ndarray) -> np.ndarray:
-        """Return the distances (n, k - 2) between adjacent thresholds, infinite if one diverges."""
+        """Return the distances (n, k - 2) between adjacent thresholds; infinite if one diverges."""
         is_infinite = np.isinf(limits)
         return np.where(is_infinite[:, :-1] | is_infinite[:, 1:], np.inf, c[:-1] - c[1:])
 

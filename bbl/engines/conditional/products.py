@@ -97,8 +97,8 @@ class _Composites:
     def functions(self) -> list[list[tuple[tuple[int, int], ...]]]:
         """The functions of each composite: products of the indicators of up to `order` levels.
 
-        A function is a tuple of (predictor, level) pairs, ordered by predictor; the first is the
-        constant 1, an empty tuple.
+        A function is a tuple of (predictor, level) pairs, ordered by predictor. The first function
+        is the constant 1, represented by an empty tuple.
         """
         out = []
         for own in self.members:

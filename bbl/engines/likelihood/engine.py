@@ -183,8 +183,7 @@ class MaximumLikelihood(Engine):
     def memory(self, n: int, layout: Layout, settings: int = 1) -> float:
         """Return the memory, in bytes, of the tables and of the Fisher information if it is used.
 
-        The Fisher information is required for Newton's method. The numbers of rows `n` and of
-        penalties `settings` have no effect.
+        The Fisher information is required for Newton's method. `n` and `settings` have no effect.
         """
         needed = 0.0
         for component in components(layout):
@@ -290,7 +289,7 @@ class MaximumLikelihood(Engine):
     def influence(
         self, sample: Sample, layout: Layout, site_theta: np.ndarray | None = None
     ) -> tuple[LikelihoodInfluence, Sample]:
-        """Refit a group, and return the influence of rows on the estimate and the rows."""
+        """Refit a group, and return the influence of rows on the estimate, with these rows."""
         return self._influence(sample, layout, None), sample
 
     def _influence(

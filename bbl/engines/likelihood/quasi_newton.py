@@ -110,8 +110,8 @@ def _step(
 def _inverse_times(pairs: deque, inverse_curvature: np.ndarray, g: np.ndarray) -> np.ndarray:
     """Return the approximate inverse Hessian times `g` (size,), by the two-loop recursion.
 
-    The initial inverse Hessian is the diagonal `inverse_curvature` (size,), scaled to the last
-    pair.
+    The initial inverse Hessian is the diagonal `inverse_curvature` (size,), scaled to match the
+    most recent pair.
     """
     q = g.copy()
     factors = []

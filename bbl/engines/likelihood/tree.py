@@ -107,9 +107,9 @@ SMALLEST = np.nextafter(0.0, 1.0)  # smallest positive number, to avoid division
 def perfect_order(layout: Layout) -> list[int] | None:
     """Return an elimination order that does not add edges to the interaction graph, or None.
 
-    Such an order exists if and only if the graph is decomposable (triangulated). The remaining
-    partners of each predictor in the order all interact with each other. If there are several such
-    predictors, one with the fewest partners is next.
+    Such an order exists if and only if the graph is decomposable (triangulated). The next predictor
+    in the order is always one with remaining partners that all interact with each other. If there
+    are several such predictors, it is one with the fewest partners.
     """
     neighbours = [set(np.flatnonzero(row).tolist()) for row in layout.mask]
     order = []

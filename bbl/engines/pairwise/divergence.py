@@ -49,8 +49,8 @@ class ContrastiveDivergence(PairwiseEngine):
 
     The likelihood is maximised by Adam. Its gradient contains expectations under the model, which
     are estimated by persistent Gibbs chains. The method is a version of persistent variational
-    inference (`PersistentVI`) that returns a point estimate, for comparison, or for models that are
-    too large for ``method="ml"``.
+    inference (`PersistentVI`) that returns a point estimate. It is provided for comparison, and for
+    models that are too large for ``method="ml"``.
 
     Parameters
     ----------

@@ -183,11 +183,11 @@ def solve_complete(
 ) -> list[Solution]:
     """Fit complete rows at each penalty in `grid`, in decreasing order, with warm starts.
 
-    With `warm_starts`, fits stop as soon as they are precise enough to compare penalties (see
-    `PseudoLikelihood.compare`), and their solutions are added to `warm_starts`. `counts` contains
-    the weights (L_i,) of each predictor's levels; if it is None, they are computed. The first fit
-    starts at the solution `start` (layout.D, 1 + D) if given, and otherwise at a solution without
-    couplings. Solutions are returned in the order of `grid`.
+    If `warm_starts` is given, fits stop as soon as they are precise enough to compare penalties
+    (see `PseudoLikelihood.compare`), and their solutions are added to `warm_starts`. `counts`
+    contains the weights (L_i,) of each predictor's levels; if it is None, they are computed. The
+    first fit starts at the solution `start` (layout.D, 1 + D) if given, and otherwise at a solution
+    without couplings. Solutions are returned in the order of `grid`.
     """
     if engine.sparse:
         return solve_sparse(engine, sample, layout, grid, workers)
@@ -615,7 +615,7 @@ class PseudoLikelihood(Engine):
     def influence_at(
         self, rows: Sample, layout: Layout, theta: np.ndarray, site_theta: np.ndarray | None
     ) -> tuple[RowInfluence, Sample]:
-        """Return the influence of a sample of rows on the fit to all rows, and the sample."""
+        """Return the influence of sampled rows on the fit to all rows, followed by these rows."""
         return self.influence(
             rows, layout, to_sites(layout, theta) if site_theta is None else site_theta
         )
@@ -788,8 +788,8 @@ class PseudoLikelihood(Engine):
         """Fit one group at each penalty in `values`.
 
         With missing values, each predictor is fitted to the rows where it and its neighbours are
-        observed. The first fit starts at `start` (layout.size,). With `warm_starts`, fits stop as
-        soon as they are precise enough to compare penalties; see `compare`.
+        observed. The first fit starts at `start` (layout.size,). If `warm_starts` is given, fits
+        stop as soon as they are precise enough to compare penalties; see `compare`.
         """
         grid = [self.lambda_] if values is None else [float(value) for value in values]
         site_start = None if start is None else to_sites(layout, start)
@@ -869,8 +869,8 @@ class PseudoLikelihood(Engine):
         """Fit rows in a file in rounds, at each penalty in `grid` in decreasing order.
 
         The first fit starts at the solution `start` (layout.D, 1 + D), which is by default naive
-        Bayes with a prior count of 1. With `warm_starts`, it starts at an extrapolation of their
-        solutions. See `Corrected`.
+        Bayes with a prior count of 1. If `warm_starts` is given, it starts at an extrapolation of
+        the solutions in it. See `Corrected`.
         """
         out: list[Any] = [None] * len(grid)
         engine = (
@@ -912,9 +912,9 @@ class PseudoLikelihood(Engine):
         """Fit couplings that are linear in scores, at each penalty in `grid` in decreasing order.
 
         Rows may be in memory or in a file. Rows in memory may have missing values. The first fit
-        starts at the solution `start` (layout.D, 1 + D), which by default has no couplings. With
-        `warm_starts`, it starts at an extrapolation of their solutions, and new solutions are
-        added.
+        starts at the solution `start` (layout.D, 1 + D), which by default has no couplings. If
+        `warm_starts` is given, it starts at an extrapolation of the solutions in it, and new
+        solutions are added.
         """
         out: list[Any] = [None] * len(grid)
         site_rows = rows

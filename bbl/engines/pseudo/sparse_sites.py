@@ -69,7 +69,7 @@ def _solve_site(
     solutions: list[np.ndarray],
     reports: list[Sites],
 ) -> None:
-    """Fit site `i` at each penalty in `grid`; store results in `solutions` and `reports`."""
+    """Fit site `i` at each penalty in `grid`, and fill in `solutions` and `reports`."""
     n_levels = layout.n_levels
     neighbours = np.flatnonzero(layout.mask[i] & (n_levels > 1))
     codes = sample.codes[:, neighbours].astype(code_dtype(n_levels[neighbours])).T

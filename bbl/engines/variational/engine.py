@@ -252,7 +252,7 @@ class PersistentVI(Engine):
                 )
 
     def posterior_name(self, layout: Layout | None = None) -> str:
-        """Return the name of the approximation and its type of sds.
+        """Return the name of the approximation and the type of its standard deviations.
 
         `layout` is not used.
         """

@@ -132,10 +132,10 @@ def log_posterior_hessian(
 
     Let theta (size,) be the parameters, J their derivatives with respect to x, and g and -R'R the
     gradient and the Hessian of the log-likelihood with respect to theta. The result is ``-J' R'R J
-    + sum_k g_k (second derivatives of theta_k in x)`` plus the Hessian of the log prior, which is
-    -1 for each z and is computed from difference quotients of the prior's slopes for u and v. `F`
-    (states, size) contains the `state_features` of all states. `feature_sums` and `total` are the
-    same as in `response_covariance`.
+    + sum_k g_k (second derivatives of theta_k)`` plus the Hessian of the log prior, which is -1 for
+    each z and is computed from difference quotients of the prior's slopes for u and v. `F` (states,
+    size) contains the `state_features` of all states. `feature_sums` and `total` are the same as in
+    `response_covariance`.
     """
     size = approx.layout.size
     group_of = approx.groups.of_parameter

@@ -248,7 +248,7 @@ def _unpack_posterior(
 
 
 def _stack_runs(vectors: list[np.ndarray]) -> np.ndarray:
-    """Stack the vectors of all engine runs to a matrix.
+    """Stack the vectors of all engine runs into a matrix.
 
     The empty vector of a group without rows is replaced by zeros.
     """

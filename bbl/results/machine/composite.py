@@ -41,8 +41,8 @@ class CompositeMixin(MachineResults):
     @property
     @of_categories
     def clbic(self) -> float:
-        """Composite-likelihood BIC: like `claic`, but with the factor ln(number of rows) of each
-        group for the trace instead of 2.
+        """Composite-likelihood BIC: like `claic`, but each group's trace is multiplied by ln(number
+        of rows) instead of 2.
         """
         likelihoods_and_df = self._composite_by_group()
         n_groups = len(self.labels.groups)

@@ -155,10 +155,10 @@ class GroupParameters(Named, DeprecatedNames):
     def _from_matrix(cls, layout: Layout, h: np.ndarray, J: np.ndarray, **attributes: Any) -> Self:
         """Return the parameters with fields `h` (D,) and couplings `J` (D, D).
 
-        Coupling tables are views of one copy of `J`, because wide models have millions of them.
-        `attributes` contains the additional attributes of a subclass. ``layout.mask`` (m, m) marks
-        interacting predictors, and ``layout.start[i]:layout.start[i + 1]`` are the columns of
-        predictor i.
+        Coupling tables are views of one copy of `J`, because models with many predictors have
+        millions of them. `attributes` contains the additional attributes of a subclass.
+        ``layout.mask`` (m, m) marks interacting predictors, and ``layout.start[i]:layout.start[i +
+        1]`` are the columns of predictor i.
         """
         level_slices = [slice(start, stop) for start, stop in itertools.pairwise(layout.start)]
         coupling_matrix = J.copy()

@@ -349,8 +349,8 @@ class MachineResults(ModelResults):
     def _log_scores(
         self, newdata: object, normalised: bool, prior: bool, unseen: str
     ) -> pd.DataFrame:
-        """Return the energies (n, K) of rows, minus ln Z if `normalised`, plus ln P(y) if `prior`
-        (see `bbl.log_scores`).
+        """Return the energies (n, K) of rows, optionally minus ln Z (`normalised`) and plus ln P(y)
+        (`prior`); see `bbl.log_scores`.
         """
         if newdata is not None:
             choice("unseen", unseen, ("raise", "ignore"))

@@ -295,9 +295,9 @@ class UncertaintyMixin(MachineResults):
         """Return the reason why the selected parameters are not tested, or None if they are.
 
         The reason is text for the column ``test``. It is also None for a difference between two
-        groups of a penalised joint fit with intervals but without tests, because the table of
-        ``inference()`` then contains the reason. By default, `of` selects the parameters of each
-        group. The reason is the message of the error that a method ``check_...`` raises if a
+        groups of a penalised joint fit, which has an interval but not a test. In this case, the
+        table of ``inference()`` contains the reason. By default, `of` selects the parameters of
+        each group. The reason is the message of the error that a method ``check_...`` raises if a
         requirement is not met.
         """
         if self.engine.posterior:  # has sds and intervals, but no tests

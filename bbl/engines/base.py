@@ -163,7 +163,7 @@ class Engine:
     log_z : str
         The default method for ln Z if computing the exact value would take too long.
     needs : {"each", "pairs", "neighbours"}
-        If values are missing, what must be observed in at least one row: each predictor, both
+        What must be observed in at least one row, if some values are missing: each predictor, both
         predictors of each pair, or each predictor together with all predictors that it interacts
         with.
     weights : {"counts", "real"}

@@ -86,7 +86,7 @@ class SampleResults:
             Numbers of rows and columns of the image. The default is a square if the number of
             predictors is a square number, and otherwise a single row.
         positions : array_like of int, shape (m,), optional
-            Pixel of each predictor, numbered row by row from 0; needed if there are more pixels
+            Pixel of each predictor, numbered row by row from 0; required if there are more pixels
             than predictors.
         axes : sequence of matplotlib Axes, optional
             One per group; a new figure by default.

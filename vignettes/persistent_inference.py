@@ -449,4 +449,5 @@ print(table.round(2))
 # test sequences with such letters are excluded, the value for group L1 is 56.0.
 #
 # Figure 6 shows contacts in the SH3 family, from an alignment and structures that are not included
-# here. The vignette *A protein family from FASTA to contacts* reads your own alignment.
+# here. To analyse an alignment of your own, use the vignette *A protein family from FASTA to
+# contacts*.

@@ -165,8 +165,8 @@ print(
 )
 
 # %% [markdown]
-# All printed digits agree with the paper. Interactions raise the AUC by 0.1, the difference between
-# $\epsilon = 0$ and the maximum.
+# All printed digits agree with the paper. Interactions increase the AUC by 0.1, the difference
+# between $\epsilon = 0$ and the maximum.
 #
 # Figure 5 shows the score and the parameters of three fits.
 

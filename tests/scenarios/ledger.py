@@ -55,9 +55,9 @@ def section() -> str:
     lines = [
         f"The last long run drew {found['scenarios']:,} scenarios, at {found['per_minute']:,} per "
         f"minute on a busy machine ({found['jobs']} processes, {found['cpu_ms']} ms of CPU time "
-        f"per scenario), and checked {sum(laws.values()):,} laws with {found['failures']} "
-        f"failures. In {found['refused']:,} scenarios, a call raised an error, and the hint in its "
-        "message resolved it.",
+        f"per scenario), and checked laws {sum(laws.values()):,} times, with {found['failures']} "
+        f"failures. In {found['refused']:,} scenarios, a call raised an error, and following its "
+        "hint resolved the error.",
         "",
         "| | law | checked |",
         "| --- | --- | --- |",
@@ -69,7 +69,7 @@ def section() -> str:
     lines += [
         f"| {len(ordered) + 1} | Following the advice in an error message works. | {advice:,} |",
         "",
-        "There are exceptions to some of these laws, which are listed by their numbers:",
+        "Some laws have exceptions. The numbers in the last column refer to the table above:",
         "",
         "| exception | laws |",
         "| --- | --- |",

@@ -322,9 +322,9 @@ def average_members(
     """Return the logs (n, K) of a weighted average of the probabilities of several models.
 
     Each function in `score_functions` returns a model's class scores (n, K) of encoded rows. A
-    model is *silent* in rows where a predictor that it requires is missing. Its weight is then
-    distributed among the other models. `needed` contains the required predictors of each model, or
-    None.
+    model is *silent* for rows with a missing value in a predictor that it requires. Its weight is
+    then distributed among the other models. `needed` contains the required predictors of each
+    model, or None.
     """
     scores = []
     silent_masks = []

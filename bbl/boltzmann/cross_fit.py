@@ -70,7 +70,7 @@ class Judging:
 
 @dataclass(frozen=True)
 class CrossFit:
-    """Scores of S settings, and the model fitted at the best one.
+    """Scores of S settings, and the model fitted at the best setting.
 
     Attributes
     ----------
@@ -213,7 +213,7 @@ def make_crossval_folds(encoded: FitData, nfold: int, rng: np.random.Generator |
 
 
 def survey_folds(data: FitData, nfold: int, rng: np.random.Generator | None) -> Folds:
-    """Return folds of entire clusters of the sampling design, in random order if `rng` is given."""
+    """Return folds that keep sampling clusters together, shuffled if `rng` is given."""
     survey = data.survey
     assert survey is not None  # noqa: S101  # checked by its callers
     n_clusters = len(np.unique(survey.clusters))

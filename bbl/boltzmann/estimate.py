@@ -609,7 +609,7 @@ def _assemble(
     rngs: list[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate at one setting, given the fits of all groups and then the pooled rows.
+    """Return the estimate at one setting, given the fits of all groups, then of the pooled rows.
 
     `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout that includes any hidden
     units. The other arguments are the same as in `fit_group` and `estimate_path`.
@@ -710,7 +710,7 @@ def _assemble_chosen_terms(
     rngs: Sequence[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Combine groups with separately selected terms into an estimate whose layout has all terms.
+    """Combine groups with separately selected terms into one estimate, with a layout of all terms.
 
     `group_fits`, `groups` (rows) and `rngs` (random generators) have an entry for each group. Each
     fit has its own layout.

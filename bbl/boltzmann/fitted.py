@@ -93,7 +93,7 @@ class Predictive:
     def with_units(
         self, codes: np.ndarray, unknown: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray | None]:
-        """Append hidden units, unknown in all rows, to codes and to a mask of unknown cells."""
+        """Append hidden units, as unknown cells, to the codes and the mask of unknown cells."""
         if not self.hidden:
             return codes, unknown
         unknown = np.zeros(codes.shape, dtype=bool) if unknown is None else unknown
@@ -521,7 +521,7 @@ class Estimate:
     def pnll(
         self, codes: np.ndarray, missing: np.ndarray | None, y: np.ndarray, weights: np.ndarray
     ) -> float:
-        """Return the weighted mean negative log pseudo-likelihood of rows under their own groups.
+        """Return the weighted mean negative log pseudo-likelihood of rows, given their groups.
 
         The arguments are the rows' `codes` (n, m), the mask `missing` (n, m), the known groups `y`
         (n,), and `weights` (n,).

@@ -144,7 +144,7 @@ class MixtureChains:
 
 
 class _Block:
-    """Predictors or units that do not interact and can be drawn simultaneously.
+    """Predictors or units that do not interact and can therefore be drawn simultaneously.
 
     Attributes
     ----------

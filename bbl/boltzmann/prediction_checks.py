@@ -452,7 +452,7 @@ def _warn_of_losses(
 
 
 def warn_ordered(sample: Rows, folds: AnyFolds, labels: Labels, stacklevel: int = 3) -> None:
-    """Warn if levels are distributed over the folds more unevenly than by chance (p < 1 %).
+    """Warn if levels are distributed over the folds more unevenly than expected (p < 1 %).
 
     Each predictor and each of its levels, including missing values, is tested within the groups,
     with Bonferroni's correction.

@@ -1,4 +1,4 @@
-"""Fits with parameters that differ between groups only for selected, relevant predictors.
+"""Fits where only the parameters of selected predictors differ between groups.
 
 The selected predictors are fitted separately, and the fit is then extended to all predictors. The
 other predictors have *shared* fields, which are the same in all groups, and no interactions. They

@@ -102,7 +102,7 @@ def refuse_impossible_rows(
     missing: np.ndarray | None,
     groups: np.ndarray | None = None,
 ) -> None:
-    """Raise an ImpossibleRowsError if new rows (n, m) are in a cell impossible in all groups.
+    """Raise an ImpossibleRowsError if rows (n, m) are in a cell that is impossible in all groups.
 
     `groups` (n,) optionally contains the group of each row, or -1. If it is given, rows in cells
     that are impossible in their own group are also rejected. `missing` is a mask (n, m) of missing

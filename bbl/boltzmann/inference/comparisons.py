@@ -240,7 +240,7 @@ def _no_family(k: int, finite: bool) -> PowerSeries | None:
 
 @dataclass(frozen=True)
 class _FieldLimits:
-    """Confidence limits for the shifts of fields from the pooled fit, from exact distributions.
+    """Confidence limits, from exact distributions, for the shifts of fields from the pooled fit.
 
     The *shift* is the field of a group minus the field of the pooled fit. If the model is correct,
     the shift is zero if and only if the fields are equal in the group and in all other groups
@@ -269,7 +269,7 @@ class _FieldLimits:
     def shift_at(self, k: int, limit: float) -> float:
         """Convert a limit for the difference in field `k` to a limit for the shift.
 
-        The difference is the group minus the rest.
+        The difference is the field of the group minus the field of all other groups.
 
         Limits from exact tests are conditional on the margins of the tables. `Shift.at` widens them
         using the standard error of the shift.

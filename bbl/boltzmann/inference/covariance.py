@@ -1,4 +1,4 @@
-"""Standard errors of parameters, for all methods that provide them, and the bootstrap.
+"""Standard errors of parameters for all methods that provide them, and bootstrap refits.
 
 K is the number of groups, m the number of predictors. A *table* consists of the fields of a
 predictor, or the couplings of a pair. The *influence* of a row is the derivative of the fitted

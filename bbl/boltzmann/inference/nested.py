@@ -1,4 +1,4 @@
-"""Tests of nested models, which compare a larger model with a smaller one that lacks some terms.
+"""Tests of nested models, which compare a larger model with a model without some of its terms.
 
 K, D and q are the numbers of groups, non-reference levels and tested couplings. A *site solution*
 (D, 1 + D) contains the intercept and the couplings of each non-reference level, as estimated at its

@@ -315,7 +315,7 @@ def _moves(influence: JointInfluence) -> np.ndarray:
 
 
 def _absent_levels(rows: Sample, layout: Layout) -> set[tuple[int, int]]:
-    """Return the levels, as (predictor, code), that do not occur."""
+    """Return the levels that do not occur, as pairs (predictor, code)."""
     counts = level_counts(rows, layout.n_levels)
     return {(i, int(code)) for i, n in enumerate(counts) for code in np.flatnonzero(n == 0.0)}
 

@@ -237,7 +237,7 @@ class Posterior(Engine):
         return rng if self.seed is None else np.random.default_rng(self.seed)
 
     def resolve(self, layout: Layout) -> str:
-        """Return the sampler for this model, resolving ``"auto"``."""
+        """Return the name of the sampler for this model, where ``"auto"`` is replaced."""
         if self.prior == "conjugate":
             return "conjugate"
         if self.sampler != "auto":

@@ -185,11 +185,11 @@ def coding_of(layout: Layout, ordered: str) -> Coding:
 
     `ordered` is "nominal", "linear" or "cumulative"; other predictors have indicators.
     `layout.n_ordered` (m,) is the number of ordered levels of each predictor, which come first. If
-    there are fewer than three, all codings are equivalent. The first and the last ordered level
-    have the same distance as two levels of a nominal predictor, so predictors with two levels are
-    treated in the same way by all codings. A level after the ordered levels represents missing
-    values. It has an indicator, and the same distance from the first and the last level. The
-    feature of a numeric predictor is its standardised value.
+    there are fewer than three, all codings are equivalent. The distance between the first and the
+    last ordered level is the same as between two levels of a nominal predictor, so predictors with
+    two levels are treated in the same way by all codings. A level after the ordered levels
+    represents missing values. It has an indicator, and is equally distant from the first and the
+    last level. The feature of a numeric predictor is its standardised value.
     """
     features = [
         None if ordered == "nominal" or k < 3 else _features(int(k), int(L), ordered)

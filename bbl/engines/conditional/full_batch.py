@@ -305,7 +305,7 @@ class FullBatch:
         """Minimise the objective by L-BFGS from `x` and return the scaled unknowns.
 
         The iteration stops when no component of the gradient exceeds `tolerance`, after `rounds`
-        steps, or when the line search does not find a step. Near the minimum, changes of the
+        steps, or when the line search does not find a step. Near the minimum, changes in the
         objective are too small for single precision. Steps are therefore assessed by their slopes,
         as in the approximate Wolfe conditions of Hager & Zhang (2005).
         """

@@ -36,7 +36,7 @@ def fit_many_rows(
 
     The first fit starts with minibatches, and each later fit starts from the previous fit. All fits
     are completed by L-BFGS. With ``early_stopping``, however, every fit consists of minibatches
-    only. Minibatches have one parameter per level. If ordered predictors have a different coding, a
+    only. Minibatches use one parameter per level. If ordered predictors have a different coding, a
     few steps of L-BFGS follow the minibatches even with ``early_stopping``.
 
     Parameters

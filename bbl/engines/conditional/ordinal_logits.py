@@ -110,7 +110,7 @@ class AdjacentLogits(OrdinalLogits):
 
     @property
     def multipliers(self) -> np.ndarray:
-        """Number of steps (k,) of each group from the first group."""
+        """Number of steps (k,) from the first group to each group."""
         return (self.groups - self.groups[0]).astype(float)
 
     @property

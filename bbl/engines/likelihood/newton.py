@@ -32,7 +32,10 @@ class Objective(ABC):
 
     @abstractmethod
     def value(self, theta: np.ndarray) -> float:
-        """Return the objective at `theta`, where the other methods are then evaluated as well."""
+        """Return the objective at `theta`.
+
+        The other methods are then evaluated at the same point.
+        """
 
     @abstractmethod
     def gradient(self) -> np.ndarray:

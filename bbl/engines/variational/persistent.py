@@ -530,7 +530,7 @@ class _State:
             self.scale_gradient[q, -2:] = groups.sum_by_kind(by_u) + prior.hyper_slope(v)
 
     def step_block(self, adam: tuple, k: int) -> None:
-        """Take the step in z for block k, a range of groups."""
+        """Take the step in z for block k, which is a range of groups."""
         first, end = self.blocks[k]
         arrays = (
             self.groups.cuts,

@@ -535,7 +535,7 @@ def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
 
 
 def unpack(meta: dict, arrays: dict[str, np.ndarray], classes: bool = True) -> dict[str, Any]:
-    """Return the arguments of a result class from content stored by `pack`; `classes` indicates
+    """Return the arguments of a result class from content stored by `pack`. `classes` indicates
     whether the model has a response.
     """
     design = Design.from_dict(meta["design"])

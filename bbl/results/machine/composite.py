@@ -22,11 +22,11 @@ class CompositeMixin(MachineResults):
         ``cl`` is the log pseudo-likelihood (the sum over predictors of log P(predictor | all
         others)), K is the covariance of its score, and H is its Hessian.
 
-        It is used to compare models of one method on the same rows (Varin & Vidoni 2005); smaller
-        is better. It cannot be compared with `aic`, which is based on the likelihood. With
-        ``missing="marginal"``, only complete rows are used, although predictors may have been
-        fitted to more rows. Formulas with the same predictors are therefore compared on the same
-        rows.
+        It is used to compare models that were fitted to the same rows by the same method (Varin &
+        Vidoni 2005); smaller is better. It cannot be compared with `aic`, which is based on the
+        likelihood. With ``missing="marginal"``, only complete rows are used, although predictors
+        may have been fitted to more rows. Formulas with the same predictors are therefore compared
+        on the same rows.
 
         Raises
         ------

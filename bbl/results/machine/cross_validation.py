@@ -33,7 +33,7 @@ __all__ = ["CrossValArguments", "CrossValidationMixin", "stored_data", "validate
 
 
 class CrossValArguments:
-    """Validated arguments of the `crossVal` methods, which document them.
+    """Validated arguments of the `crossVal` methods, where they are documented.
 
     Attributes
     ----------
@@ -115,7 +115,7 @@ def validated_positions(scored: Scored, folds: Folds) -> list[np.ndarray]:
 
 
 def _with_options(engine: Engine, options: dict[str, Any]) -> Engine:
-    """Return the engine with changed options; raises a BBLTypeError for unknown options."""
+    """Return the engine with changed options, or raise a BBLTypeError for unknown options."""
     names = [field.name for field in fields(engine)]
     for name in options:
         if name not in names:

@@ -493,6 +493,6 @@ def cv_results(
     folds: list[np.ndarray],
     model: MachineResults,
 ) -> CVResults:
-    """Return the results of a cross-validation; `folds` contains the positions of held-out rows."""
+    """Return the results of a cross-validation, given the positions `folds` of held-out rows."""
     frame = score_frame(found.table, score, found.setting_name, found.settings)
     return CVResults(frame, found.best, score, folds, found.validated, calibrate, model)

@@ -694,10 +694,11 @@ class Inference(Estimates):
     def tests(self, of: Compared = "group") -> pd.DataFrame:
         """Return joint tests that all fields of a predictor, or all couplings of a pair, are zero.
 
-        Further rows test the means of numeric predictors. For a numeric predictor, the hypothesis
-        is that its mean at the reference levels is equal in two groups. For a pair of a categorical
-        and a numeric predictor, it is that the levels do not affect the mean (``of="group"``) or
-        have the same effect in two groups. These Wald tests do not assume a normal distribution.
+        Additional rows contain tests of the means of numeric predictors. For a numeric predictor,
+        the hypothesis is that its mean at the reference levels is equal in two groups. For a pair
+        of a categorical and a numeric predictor, it is that the levels do not affect the mean
+        (``of="group"``) or have the same effect in two groups. These Wald tests do not assume a
+        normal distribution.
 
         Parameters
         ----------

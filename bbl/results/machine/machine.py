@@ -60,9 +60,7 @@ Result = TypeVar("Result")
 
 
 def of_categories(method: Callable[..., Result]) -> Callable[..., Result]:
-    """Decorate a method that ignores numeric predictors: it is applied to the fit averaged over
-    them.
-    """
+    """Decorate a method that ignores numeric predictors, to use the fit averaged over them."""
 
     @wraps(method)
     def on_part(self: MachineResults, *args: Any, **keywords: Any) -> Result:

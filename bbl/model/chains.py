@@ -165,8 +165,8 @@ class Chains:
         )
 
     def _make_packs(self, seeds: np.ndarray) -> list[_Pack]:
-        """Return packs of chains with random states, given the `seeds` (n_chains, 4) of all
-        chains.
+        """Return batches (packs) of chains with random states, given the `seeds` (n_chains, 4) of
+        all chains.
         """
         # the width of a pack is a multiple of `unit`
         unit = kernel.pack_size()
@@ -252,8 +252,8 @@ class Chains:
         ----------
         n_sweeps : int
         pool : ThreadPool, optional
-            Threads for processing the packs of chains; by default, a single thread. Create the
-            chains with ``n_jobs=pool.workers``, which determines a suitable width of the packs.
+            Threads for processing the batches of chains; by default, a single thread. Create the
+            chains with ``n_jobs=pool.workers``, which determines a suitable width of the batches.
 
         Returns
         -------
@@ -285,7 +285,9 @@ class Chains:
     def _advance_and_mark(
         self, pack: _Pack, h: np.ndarray, n_sweeps: int, bits: np.ndarray, first_word: int
     ) -> None:
-        """Advance a pack and write its states to `bits` (D, words) from word `first_word`."""
+        """Advance a batch of chains and write their states to `bits` (D, words) from word
+        `first_word`.
+        """
         # 1.0: the factor `beta` of the couplings
         model = (self._table, h, 1.0, self.n_levels, self.start, self.by_levels, self.lanes)
         no_better = np.full_like(pack.best, np.inf)  # leaves `best_codes` unchanged
@@ -349,7 +351,9 @@ class Chains:
     def _advance(
         self, pack: _Pack, h: np.ndarray, beta: float, n_sweeps: int, recording: Recording | None
     ) -> None:
-        """Advance a pack by `n_sweeps` sweeps, and record its draws if `recording` is given."""
+        """Advance a batch of chains by `n_sweeps` sweeps, and record their draws if `recording` is
+        given.
+        """
         model = (self._table, h, beta, self.n_levels, self.start, self.by_levels, self.lanes)
         state = (pack.codes, pack.stream, pack.energy, pack.best, pack.best_codes, n_sweeps)
         if recording is None:

@@ -40,7 +40,7 @@ class ErrorSource:
     delta : DeltaMethod or None
         For methods with a covariance; None if standard errors come from draws or a survey.
     draws : tuple of Scores
-        Class score functions, one for each posterior draw; empty for methods without draws.
+        Class score functions, one for each posterior draw; empty if the method has no draws.
     unbounded : frozenset of (int, int)
         Levels, as (predictor, code), of parameters without a finite optimum.
     survey : SurveySample or None

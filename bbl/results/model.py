@@ -270,11 +270,12 @@ class ModelResults(DeprecatedNames, ABC):
     def _score_model(self) -> ScoreModel:
         """Return the class scores as sums of tables.
 
-        Raises an OptionError if they are not such sums, or if the tables are too large for a page.
+        Raises an OptionError if the class scores are not sums of tables, or if the tables are too
+        large for a page.
         """
 
     def _what_if(self) -> WhatIf:
-        """Return the what-if section of pages.
+        """Return the "what if" section of HTML pages.
 
         Raises an OptionError for regressions on numeric predictors, and in the same cases as
         `_score_model`.

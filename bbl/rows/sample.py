@@ -524,8 +524,8 @@ def _sort_by_key(
     """Sort rows by a float64 key that identifies the joint levels of the first predictors.
 
     The key for codes c_i is ``sum_i c_i prod_{j > i} L_j``, over as many of the first predictors as
-    possible without exceeding `MAX_EXACT`; keys are then exact. Keys are in lexicographic order of
-    the codes, like the bytes of one-byte codes.
+    possible without exceeding `MAX_EXACT`; keys are then exact. Keys sort rows in lexicographic
+    order of their codes, as do the bytes of one-byte codes.
 
     Returns
     -------

@@ -101,7 +101,7 @@ class Drawn:
 
 @dataclass(frozen=True, eq=False)
 class StoredSample(Rows):
-    """The rows in some buckets of a store, which are read in blocks."""
+    """The rows in selected buckets of a store, which are read in blocks."""
 
     file: RowStore
     buckets: tuple[Bucket, ...]  # the buckets in the sample, in order

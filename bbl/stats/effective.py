@@ -33,7 +33,7 @@ class MatchedSize:
     Attributes
     ----------
     size : float
-        Matched number of rows.
+        Number of rows at which expected and observed information are equal.
     converged : bool
         Whether the iteration converged.
     excess : float

@@ -42,9 +42,10 @@ class Shift:
         """Return the limit for the shift that corresponds to a limit for the difference.
 
         `error` is the standard error of the shift. If it exceeds the standard error given the
-        margins, the limit is moved away from the estimate by the ratio of the two errors. A limit
-        beyond the estimate is moved linearly. For a limit between zero and the estimate, whose sign
-        must be preserved, limit / estimate is raised to the power of this ratio.
+        margins, the limit is moved away from the estimate by the ratio of the two errors. For a
+        limit beyond the estimate, the distance from the estimate is multiplied by this ratio. For a
+        limit between zero and the estimate, whose sign must be preserved, limit / estimate is
+        raised to the power of this ratio.
         """
         limit = self._shift(difference)
         estimate, margins_error = self._observed

@@ -242,7 +242,7 @@ def bbl(
     Returns
     -------
     BBLResults, DensityResults or AverageResults
-        BBLResults; DensityResults if the formula has no response; AverageResults if
+        Usually BBLResults; DensityResults if the formula has no response, and AverageResults if
         ``method="auto"``.
 
     Raises

@@ -245,7 +245,7 @@ def _dask_source(data: dd.DataFrame) -> Source:
 
 
 def _partition_source(frame: pd.DataFrame, place: str) -> Source:
-    """Return the source of one partition that has been computed, on its worker."""
+    """Return the source of one computed partition; this function runs on the partition's worker."""
     return Source(
         tuple(frame.columns), lambda wanted: iter([Batch(to_frame(frame[wanted]), place)]), place
     )

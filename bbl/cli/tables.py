@@ -71,7 +71,7 @@ def read_table(
     levels : mapping of column to collection of str, optional
         Levels of a column, which are not read as missing even if listed in `missing`.
     sep : str, optional
-        Cell separator; by default a comma, or a tab for files that end in ``.tsv`` or ``.tab``.
+        Field separator; by default a comma, or a tab for files that end in ``.tsv`` or ``.tab``.
         With a decimal comma, the default is a semicolon instead of a comma.
     decimal : {".", ","}, default "."
         Decimal mark of numbers in a CSV file.
@@ -128,7 +128,7 @@ def read_table(
 
 
 def _default_separator(suffixes: Collection[str], decimal: str) -> str:
-    """Return the default cell separator of a file with the extensions `suffixes`."""
+    """Return the default field separator of a file with the extensions `suffixes`."""
     if {".tsv", ".tab"} & set(suffixes):
         return "\t"
     return ";" if decimal == "," else ","

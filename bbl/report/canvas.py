@@ -344,7 +344,9 @@ def group_titles(labels: Labels, names: Sequence, room: float) -> list[str]:
 
 
 def group_title(labels: Labels, group: str) -> str:
-    """Return the title ``response = group`` of a panel; empty if the model has no response."""
+    """Return the title ``response = group`` of a panel, which is empty if the model has no
+    response.
+    """
     return "" if labels.response is None else f"{shorten_names([labels.response], 24)[0]} = {group}"
 
 
@@ -518,7 +520,7 @@ def pointed_ends(values: np.ndarray, limit: float, low: bool = True) -> str:
     """Return the value of matplotlib's ``extend``: which ends of a colour bar are pointed because
     values exceed `limit`.
 
-    `low` is whether the scale extends below zero.
+    `low` indicates whether the scale extends below zero.
     """
     if not (np.abs(values[np.isfinite(values)]) > limit).any():
         return "neither"

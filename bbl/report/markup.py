@@ -155,7 +155,8 @@ def html_fragment(text: str, sections: Sequence[Section], between: Sequence[str]
 
 
 def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bool = True) -> str:
-    r"""Return a table in LaTeX that needs no packages; arguments as in `html_table`.
+    r"""Return a table in LaTeX that needs no packages; the arguments are the same as in
+    `html_table`.
 
     Examples
     --------
@@ -192,7 +193,7 @@ def latex_table(frame: pd.DataFrame, title: str = "", note: str = "", header: bo
 
 
 def markdown_table(frame: pd.DataFrame, title: str = "", note: str = "") -> str:
-    r"""Return a table in GitHub Markdown; arguments as in `html_table`.
+    r"""Return a table in GitHub Markdown; the arguments are the same as in `html_table`.
 
     Examples
     --------

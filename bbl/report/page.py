@@ -163,8 +163,8 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
 
 
 def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:
-    """Return HTML content in a box that can be scrolled sideways, also with the keyboard. `label`
-    is its name for screen readers.
+    """Return HTML content in a box that can be scrolled horizontally, with a mouse or the keyboard.
+    `label` is its name for screen readers.
     """
     return (
         f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" '
@@ -218,7 +218,7 @@ def page_html(
 
 
 def _cards(cards: Sequence[Card]) -> str:
-    """Return key figures as an HTML list of names and values, empty if there are none."""
+    """Return key figures as an HTML list of names and values, which is empty if there are none."""
     if not cards:
         return ""
     items = "".join(
@@ -230,8 +230,8 @@ def _cards(cards: Sequence[Card]) -> str:
 
 
 def _box_tables(content: str, heading: str) -> str:
-    """Return HTML content with each table in a scrolling box, labelled by its caption or, without
-    one, by `heading`.
+    """Return HTML content with each table in a scrolling box, labelled by its caption or, if it has
+    none, by `heading`.
     """
 
     def box_table(match: re.Match) -> str:

@@ -64,8 +64,8 @@ def plot_calibration(
     bins : int, default 10
         Number of bins of equal width between 0 and 1.
     groups : sequence, optional
-        Groups to draw; by default all, or only the second of two, since the first is its
-        complement.
+        Groups to draw; by default, all groups, or only the second if there are two, since the first
+        is its complement.
     axes : sequence of matplotlib Axes, optional
         One diagram and one histogram for all groups, or a diagram and a histogram for each
         group. A new figure by default.

@@ -149,7 +149,7 @@ def plot_roc(
         Observed groups, 0..K-1.
     weights : ndarray, shape (n,)
     groups : sequence, optional
-        Groups to draw; by default the first twelve, or only the second of two.
+        Groups to draw; by default the first twelve, or only the second if there are two.
     ax : matplotlib Axes, optional
     """
     K = len(labels.groups)

@@ -65,7 +65,8 @@ def distinct_names(names: Iterable[Hashable]) -> list[Any]:
 
 
 def fill(text: str, indent: str = "") -> str:
-    """Return a text broken into lines of `WIDTH` characters, all but the first with an `indent`.
+    """Break a string into lines of `WIDTH` characters, and indent all lines except the first by
+    `indent`.
 
     Examples
     --------
@@ -77,7 +78,7 @@ def fill(text: str, indent: str = "") -> str:
 
 
 def label_index(labels: Iterable, name: Hashable = None) -> pd.Index:
-    """Return names or levels of any type as an index, numeric if all are numbers.
+    """Return names or levels of any type as an index, which is numeric if all are numbers.
 
     A tuple is one label, not a row of a MultiIndex.
     """
@@ -179,7 +180,7 @@ def label_text(label: object) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the number of terminal columns of a text: 2 for a wide character, and 0 for a
+    """Return the number of terminal columns of a string: 2 for a wide character, and 0 for a
     combining one.
     """
     wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
@@ -188,7 +189,7 @@ def _width(text: str) -> int:
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Pad a text with blanks to `width` characters: before the text or, with `left`, after it."""
+    """Pad a string with blanks to `width` characters: before it or, with `left`, after it."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
@@ -485,7 +486,7 @@ def group_text(
         Fields of predictor i.
     J : mapping of (i, j) to ndarray, shape (L_i - 1, L_j - 1); (i, j, k) likewise
         Couplings. Of the pairs (i, j) and (j, i), the one with i < j is printed. A term of three or
-        more has one key.
+        more predictors has one key.
     diagnostics : mapping of str to object, optional
         Values by name, printed at the end, one per line.
 

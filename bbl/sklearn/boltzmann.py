@@ -72,14 +72,15 @@ class BBLClassifier(TableClassifier):
         the order of an ordered categorical `y`, or in increasing order if `y` is numeric.
     unseen : {"ignore", "raise"}, default "ignore"
         Whether to marginalise over levels that were not in the training data, or to raise an error.
-        Rows without any known level are given the class proportions.
+        For rows without any known level, the class proportions are predicted.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of missing values (None, nan, NA, NaT) in `X`. "raise": an error. "drop": rows are
-        dropped in `fit`, and their predictions are nan. "level": a separate level. "marginal":
-        averaged over. See `bbl.bbl`.
+        Treatment of missing values (None, nan, NA, NaT) in `X`. "raise": raise an error. "drop":
+        drop their rows in `fit`, and predict nan for such rows. "level": treat them as a separate
+        level. "marginal": marginalise over them. See `bbl.bbl`.
     numeric : column name, list of names, or True, optional
-        Numeric columns of `X`, for methods other than "auto"; see `bbl.bbl`. Its options
-        ``covariance``, ``divisor``, ``shrink`` and ``transform`` are passed in `options`.
+        Numeric columns of `X`, for methods other than "auto"; see `bbl.bbl`. The arguments
+        ``covariance``, ``divisor``, ``shrink`` and ``transform`` of `bbl.bbl` are passed in
+        `options`.
     class_weight : {"balanced"} or dict of class to weight, optional
         Weights of the rows of each class; classes missing from a dict have weight 1. Each class is
         fitted to its own rows only, so weights only change the class proportions used for

@@ -43,7 +43,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
         The methods of `BBLClassifier` accept categorical columns. ``"conjugate"`` accepts numeric
-        columns with values of about -1 to 1, such as grey values: the posterior mean of the
+        columns with values between about -1 and 1, such as grey values: the posterior mean of the
         conjugate model of Li (2014), in closed form, whose scores have no normalising constant.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact, see `BBLClassifier`; "all" or "none" for ``"conjugate"``.
@@ -51,7 +51,8 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Whether to subtract ln Z, which gives ``ln P(x | y)`` instead of an energy. True by default,
         except for ``"conjugate"``, which has no ln Z.
     signed_log : bool, default False
-        Whether to transform scores by Li's ``h(t) = sgn(t) ln |t|``, linear between -2 and 2.
+        Whether to transform scores by Li's ``h(t) = sgn(t) ln |t|``, which is linear between -2 and
+        2.
     cv : int or None, default 5
         Number of folds for the out-of-fold scores of `fit_transform`, shuffled within each class.
         None returns each model's scores for its own training rows, which leak the class.
@@ -61,10 +62,10 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         Options of ``"conjugate"``: ``{"c": 100.0}`` sets the factor ``exp(-c |phi|^2)`` of the
         prior of the coefficients phi; by default c is half the number of rows of the class.
         ``{"hidden": 100}`` adds hidden units (-1 or 1) coupled to all columns, and ``{"hidden":
-        (100, 50)}`` adds a second layer of units coupled to the first; with ``pairs="none"`` this
-        is a restricted machine. ``{"hidden": 10, "hidden_pairs": True}`` also couples the units of
-        one layer, at most 16, to each other: the full machine. ``{"sweeps": 50}`` is the number of
-        Gibbs sweeps for drawing the units.
+        (100, 50)}`` adds a second layer of units coupled to the first; with ``pairs="none"``, this
+        is a restricted Boltzmann machine. ``{"hidden": 10, "hidden_pairs": True}`` also couples the
+        units of a single layer (at most 16) to each other, which results in a full Boltzmann
+        machine. ``{"sweeps": 50}`` sets the number of Gibbs sweeps for drawing the units.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
         Treatment of missing values, see `BBLClassifier`.
     n_jobs : int, optional

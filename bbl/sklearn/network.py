@@ -52,8 +52,9 @@ class BNClassifier(TableClassifier):
         Whether to marginalise over levels that were not in the training data, or to raise an error.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values in `X`. "marginal": each count uses the rows where its
-        variables are known, and predictions marginalise over missing features. "raise": an error.
-        "drop": rows are dropped in `fit`, and their predictions are nan. "level": a separate level.
+        variables are known, and predictions marginalise over missing features. "raise": raise an
+        error. "drop": drop their rows in `fit`, and predict nan for such rows. "level": treat them
+        as a separate level.
     class_weight : {"balanced"} or dict of class to weight, optional
         Weights of the classes; classes missing from a dict have weight 1. They only change the
         class proportions used for predictions; "balanced" makes them equal.

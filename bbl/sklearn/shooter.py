@@ -104,8 +104,8 @@ class ShooterClassifier(TableClassifier):
         Treatment of levels that were not in the training data: "ignore" sets all terms of the
         column to 0 in that row, "raise" raises an error.
     missing : {"raise", "drop", "level"}, default "raise"
-        Treatment of missing values in `X`. "raise": an error. "drop": rows are dropped in `fit`,
-        and their predictions are nan. "level": a separate level.
+        Treatment of missing values in `X`. "raise": raise an error. "drop": drop their rows in
+        `fit`, and predict nan for such rows. "level": treat them as a separate level.
     random_state : int, numpy.random.Generator or None, default 0
         Seed of the fold assignment.
     n_jobs : int, optional

@@ -111,7 +111,7 @@ def with_response(
     table: Frame, response: str, y: np.ndarray, classes: np.ndarray, ordered: bool = False
 ) -> Frame:
     """Return the table with y as an additional categorical column. Labels that are not in `classes`
-    are missing. `ordered` declares that the classes are in order.
+    are missing. `ordered` indicates whether the classes are ordered.
     """
     class_index = pd.Index(classes)
     # get_indexer returns -1, the code of a missing value, for labels outside `classes`

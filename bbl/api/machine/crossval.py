@@ -163,10 +163,10 @@ def crossVal(
     ConvergenceWarning
         As in `bbl`; the message also names the fold.
     DataWarning
-        If predictors differ between consecutive folds more than expected by chance (tested at the 1
-        % level). It is also issued if naive Bayes or the class proportions have a smaller
-        validation log-loss than the best setting. The reason may be that the errors in ln Z differ
-        between the groups, which AUC does not detect.
+        If predictors differ between consecutive folds more than expected by chance, at the 1 %
+        level. It is also issued if naive Bayes or the class proportions have a smaller validation
+        log-loss than the best setting. The reason may be that the errors in ln Z differ between the
+        groups, which AUC does not detect.
 
     Examples
     --------

@@ -124,9 +124,9 @@ def bbl(
         accept data read in batches: a Parquet path, list, glob or folder, a pyarrow Dataset or
         RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask DataFrame, or a function
         that returns an iterator of tables. Methods "boosting", "blanket" and "auto" accept such
-        data too, but load the codes into memory. `weights` must then be the name of a column, and
-        the fitted model stores the rows without their order, or a sample of them, for standard
-        errors, tests and effects.
+        data too, but load the codes into memory. For data read in batches, `weights` must be the
+        name of a column, and the fitted model stores the rows without their order, or a sample of
+        them, for standard errors, tests and effects.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
         "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but then provide
@@ -192,8 +192,8 @@ def bbl(
         Cells that cannot occur, for ``method="ml"``. Each row of a table is a combination of
         levels; its columns are predictors, and the response if the zeros differ between groups.
         Alternatively, a column of `data` marks the rows of impossible cells by True or 1; these
-        rows must have a weight of 0. Sums over states exclude these cells, and therefore also ln Z,
-        probabilities and degrees of freedom.
+        rows must have a weight of 0. These cells are excluded from sums over states, and therefore
+        from ln Z, probabilities and degrees of freedom.
     numeric : column name, list of column names, or True, optional
         Numeric predictors: given the levels of the other predictors, they are modelled as normally
         distributed in each group. In the formula, ``u`` alone has a mean and a variance in each

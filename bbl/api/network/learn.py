@@ -101,8 +101,8 @@ def nb(
         Integer frequencies; a row of weight w counts as w identical rows.
     missing : {"marginal", "raise", "drop", "level"}, default "marginal"
         Treatment of missing values. "marginal": each count uses the rows where its variables are
-        known, and predictions marginalise over missing features. "raise": an error. "drop": their
-        rows are dropped. "level": missing values are a separate level of their feature.
+        known, and predictions marginalise over missing features. "raise": raise an error. "drop":
+        drop their rows. "level": treat them as a separate level of their feature.
     xlevels : dict of column name to list of levels, optional
         All levels of a column in order, whether they occur or not.
 

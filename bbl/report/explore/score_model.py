@@ -300,9 +300,9 @@ def _scopes(node: ScoreSum) -> tuple[tuple[int, ...], ...]:
 def _plan_unknown(
     root: ScoreSum | ScoreMixture, n_levels: np.ndarray, K: int
 ) -> tuple[dict[tuple, list[int]], int]:
-    """Return how unknown predictors are summed out: a pair of elimination orders of all predictors,
-    by the scopes of a sum, and the largest number of predictors with levels that may be unknown at
-    once (m if all may).
+    """Return how unknown predictors are marginalised: a pair of elimination orders of all
+    predictors, by the scopes of a sum, and the largest number of predictors with levels that may be
+    unknown at once (m if all may).
 
     All predictors may be unknown if the sum over all of them is affordable. Otherwise, the number
     of unknown predictors is limited such that even the predictors with the most levels have few

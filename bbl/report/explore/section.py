@@ -62,7 +62,7 @@ class WhatIf:
     shares : ndarray, shape (K,)
         Class proportions in the training rows.
     priors : ndarray, shape (K,)
-        Class proportions that the page begins with.
+        Initial class proportions of the page.
     starts : sequence of Start
         At least one.
     sliders : dict of int to Slider
@@ -174,7 +174,7 @@ class WhatIf:
         return "\n".join(parts)
 
     def _pair(self) -> str:
-        """Return the lists of groups to explain, or an empty text for two groups."""
+        """Return the lists of groups to explain, or an empty string for two groups."""
         if len(self.groups) == 2:
             return ""
         groups = [(str(k), group) for k, group in enumerate(self.groups)]
@@ -186,7 +186,7 @@ class WhatIf:
         )
 
     def _priors(self) -> str:
-        """Return the inputs for class proportions, or an empty text if there are many groups."""
+        """Return the inputs for class proportions, or an empty string if there are many groups."""
         if len(self.groups) > MAX_PRIORS:
             return ""
         rows = "".join(
@@ -207,7 +207,7 @@ class WhatIf:
         )
 
     def _costs(self) -> str:
-        """Return the inputs for costs, or an empty text if there are many groups."""
+        """Return the inputs for costs, or an empty string if there are many groups."""
         if len(self.groups) > MAX_COSTS:
             return ""
         header = "".join(f'<th scope="col">{html_text(group)}</th>' for group in self.groups)

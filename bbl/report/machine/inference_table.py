@@ -128,7 +128,7 @@ def slope_section(table: pd.DataFrame, names: list[str], classes: bool) -> Secti
     """Return the slopes with the smallest p as a section of the summary.
 
     `table` is the result of ``Inference.slopes()``, `names` are the names of its rows for one
-    group; `classes` is whether the model has a response.
+    group; `classes` indicates whether the model has a response.
     """
     statistic = "t" if "t" in table else "z"
     named = table.set_axis(pd.Index(names * (len(table) // max(len(names), 1)), dtype=object))

@@ -325,7 +325,7 @@ def plot_configurations(
 def _new_image_axes(
     titles: Sequence, shape: tuple[int, int], names: list, pixels: np.ndarray
 ) -> list[Axes]:
-    """Return axes of a new figure, one per image, in a grid of at most `MAX_HEIGHT`.
+    """Return axes of a new figure, one per image, in a grid that is at most `MAX_HEIGHT` high.
 
     `titles` contains a title for each image, and `shape` the numbers of rows and columns of an
     image. `names`, if any, are written below the columns `pixels` of an image with a single row.

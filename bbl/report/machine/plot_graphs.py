@@ -1,5 +1,5 @@
-"""Interaction graph of graphical models: nodes on a circle, edges with their probability as width
-and colour.
+"""Interaction graph of graphical models: nodes on a circle, and edges whose width and colour show
+their probability.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def _letter_outline(text: str) -> Any:
 
 
 def _draw_letter(ax: Axes, text: str, x: float, low: float, height: float, colour: str) -> None:
-    """Draw a text centred at `x` from `low` upwards, stretched to `height` and width 0.9; narrow
+    """Draw a label centred at `x` from `low` upwards, stretched to `height` and width 0.9; narrow
     letters remain narrower.
     """
     from matplotlib.patches import PathPatch

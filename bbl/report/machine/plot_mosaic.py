@@ -1,8 +1,8 @@
 """Mosaic plot of a table of counts, shaded by residuals.
 
 A square is split along x by the levels of the first variable, and each part is split along y by the
-levels of the second. The third and fourth variables split the parts along x and y again. A tile's
-area is its cell's proportion of the total count. The variables 0..3 are labelled below, on the
+levels of the second. The third and fourth variables split the parts along x and y again. The area
+of a tile is proportional to the count of its cell. The variables 0..3 are labelled below, on the
 left, above and on the right.
 """
 

@@ -84,7 +84,7 @@ def plot_regions(
     winner : ndarray of int, shape (b, a)
         The most probable group at each point of the grid.
     points : ndarray, shape (n, 2)
-        Rows, of the groups `point_groups` (n,).
+        Rows, which belong to the groups `point_groups` (n,).
     ellipses : sequence of (mean of shape (2,), covariance of shape (2, 2)) or None
         For each group; None draws no ellipse.
     names, groups : sequence of str
@@ -125,7 +125,7 @@ def plot_discriminants(
     Parameters
     ----------
     points : ndarray, shape (n, r)
-        Rows, of the groups `point_groups` (n,).
+        Rows, which belong to the groups `point_groups` (n,).
     ellipses : sequence of (mean of shape (r,), covariance of shape (r, r)) or None
         For each group; None for a group without rows.
     names : sequence of r str

@@ -48,13 +48,13 @@ def plot_posterior(
     ----------
     kind : {"trace", "forest", "rank"}
     draws : ndarray, shape (chains, draws, groups, parameters)
-        Posterior draws; nan for a group without draws.
+        Posterior draws, which are nan for a group without draws.
     groups, names : sequence of str
         Names of groups and parameters.
     rhat : ndarray, shape (groups, parameters)
         Convergence diagnostic, 1 for chains that have mixed.
     top : int
-        Number of parameters to draw, at most `MAX_PANELS` in traces and ranks; a forest has
+        Number of parameters to draw, at most `MAX_PANELS` in traces and ranks; a forest plot shows
         those with the largest |mean| / sd.
     level : float
         Posterior probability of the intervals of a forest.

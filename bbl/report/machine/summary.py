@@ -58,7 +58,8 @@ REST_NOTE = "All tests: fit.inference().tests({})."
 
 @dataclass(frozen=True, repr=False)
 class Summary:
-    """Result of ``summary()``: prints as text, displays as HTML in notebooks, converts to LaTeX.
+    """The result of ``summary()``, which can be printed as text, displayed as HTML, or converted to
+    LaTeX.
 
     Attributes
     ----------

@@ -236,8 +236,8 @@ def _mapping_repr(title: str, names: list[str], n: int) -> str:
 
 
 class Coefficients(Named, Notebook):
-    """Coefficients of a fit by label, as returned by ``coef()``. As in R, ``coef["h"]`` is
-    ``coef.h``.
+    """Coefficients of a fitted model, accessible by label, as returned by ``coef()``. As in R,
+    ``coef["h"]`` is ``coef.h``.
 
     Parameters
     ----------
@@ -369,7 +369,7 @@ class Coefficients(Named, Notebook):
         return self._head_text(), [self._first_fields_section()]
 
     def _head_text(self) -> str:
-        """Return a text with the number of coefficients and how to access them."""
+        """Return a sentence with the number of coefficients and how to access them."""
         labels = self._labels
         layout = self._parameters.layout
         groups = (
@@ -408,7 +408,7 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
 
 
 def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
-    """Return ``labels[code]`` for each code, missing for -1.
+    """Return ``labels[code]`` for each code, or a missing value for -1.
 
     The result is categorical, or an array of objects if distinct labels, such as 1 and True,
     compare equal.

@@ -46,8 +46,8 @@ def list_terms(labels: Labels, terms: Sequence[tuple[int, ...]]) -> str:
 
 
 def weight_frame(labels: Labels, tables: Tables, first: int) -> pd.DataFrame:
-    """Return each term's log odds, (L_1, ..., L_k, K - 1) in `tables`, as a frame with a row for
-    each joint level.
+    """Return the log odds of each term as a frame with a row for each joint level; in `tables`,
+    they have shape (L_1, ..., L_k, K - 1).
 
     Columns are ``order``, ``predictors`` and ``levels`` (tuples), and the log odds, named by
     `contrast_names`. With ``first=1``, rows with the first level of any predictor are omitted; with

@@ -63,7 +63,7 @@ def anova(*fits: ModelResults | Mapping[Any, ModelResults]) -> pd.DataFrame:
     more predictors, a Bonferroni test is reported instead and ``ratio`` is missing: the p-value is
     the smallest p-value of the additional terms in the larger model's ``inference().tests()``,
     multiplied by the number of these terms. If no term has a test, ``p`` is missing too, and
-    ``test`` gives the reason.
+    ``test`` states the reason.
 
     With ``missing="marginal"``, ``logLik``, ``AIC`` and ``BIC`` use the known values of all rows,
     and ``clAIC`` uses the complete rows, which are the same for all formulas with the same

@@ -70,10 +70,11 @@ def _name_or_type(value: object) -> str:
 
 
 def _variable_name(value: object) -> str | None:
-    """Return the name of the variable that holds `value` in the first caller outside this package.
+    """Return the name of the variable that refers to `value` in the first caller outside this
+    package.
 
-    Return None if no variable holds the value, for example because it is an expression. Names that
-    begin with an underscore are ignored because consoles use them for their last results.
+    Return None if no variable refers to the value, for example because it is an expression. Names
+    that begin with an underscore are ignored because consoles use them for their last results.
     """
     frame = inspect.currentframe()
     while frame is not None and _is_inside(frame.f_globals.get("__name__", "")):

@@ -155,7 +155,7 @@ class Families:
 
     @cached_property
     def cell_widths(self) -> np.ndarray:
-        """Number of levels of the feature of each cell, shape (cells,)."""
+        """Number of levels of each cell's feature, shape (cells,)."""
         return np.repeat(self.widths, self.widths)
 
     @cached_property

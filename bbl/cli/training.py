@@ -120,8 +120,8 @@ def drop_unknown_groups(table: pd.DataFrame, response: Hashable) -> pd.DataFrame
 def _order_levels(
     table: pd.DataFrame, level_lists: list[str]
 ) -> tuple[pd.DataFrame, frozenset[Hashable]]:
-    """Convert columns to ordered categories, see `_order_column`; return the table and the columns'
-    names.
+    """Convert columns to ordered categories (see `_order_column`); return the table and the
+    columns' names.
 
     `level_lists` are the --levels options: ``COL=A,B,...``, or ``A,B,...`` for all columns with
     these levels. The columns are changed in place.

@@ -48,8 +48,8 @@ def check_priors(priors: Priors | str, response: Factor) -> np.ndarray:
     Parameters
     ----------
     priors : mapping or Series by group, array_like of shape (K,), or ``"equal"``
-        Proportions that sum to one. An array must be in the order of the groups; it raises an error
-        if that order is neither declared nor evident (`Factor.has_known_order`).
+        Proportions that sum to one. An array must be in the order of the groups, and is accepted
+        only if that order is declared or evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 
@@ -119,8 +119,8 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
         Cost of predicting the column's group if the true group is the row's. In a mapping ``{true:
-        {predicted: cost}}``, omitted costs are 0. An array raises an error if the order of the
-        groups is neither declared nor evident (`Factor.has_known_order`).
+        {predicted: cost}}``, omitted costs are 0. An array is accepted only if the order of the
+        groups is declared or evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 

@@ -748,7 +748,7 @@ def _read_number(
     """Return the factor of a numeric column, and its codes in the rows `keep`.
 
     `counts` contains the weights of these rows; `levels_by_name` contains the levels listed by the
-    user, which must not include this column; `missing` is as in `Design.from_data`.
+    user, which must not include this column; `missing` is the same as in `Design.from_data`.
     """
     refuse_listed_levels(name, levels_by_name)
     values = read_numbers(name, frame.column(name))[keep]

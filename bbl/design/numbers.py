@@ -195,7 +195,9 @@ class NumberMoments:
         self.distinct = np.unique(np.append(self.distinct, other.distinct))[: FEW_VALUES + 1]
 
     def refuse_missing(self, missing: str) -> None:
-        """Raise a DataError if values are missing; `missing` is as in `Design.from_data`."""
+        """Raise a DataError if values are missing; `missing` is the same as in
+        `Design.from_data`.
+        """
         if self.n_missing:
             values = f"{self.n_missing} missing value{'s' * (self.n_missing > 1)}"
             raise DataError(

@@ -82,7 +82,7 @@ def higher(layout: Layout) -> Higher:
 
 
 class Tables(NamedTuple):
-    """Couplings of one model in higher terms."""
+    """Couplings of the higher terms of one model."""
 
     terms: Higher
     values: np.ndarray  # (terms.size,): couplings, in the order of the tables

@@ -641,7 +641,7 @@ class Location:
     ranks : ndarray of int, shape (K, q)
         Number of estimable coefficients of each mean.
     T : ndarray, shape (K, p + q, p + q)
-        Second moments of the training rows, see `LocationModel.moments`.
+        Second moments of the training rows (see `LocationModel.moments`).
     scores : NormalScores or None
         Transformation of the numeric values, if any.
     """

@@ -78,7 +78,7 @@ def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
     """Return a function that computes ``inverse(H)[0] @ score``, a mask of determined parameters,
     and whether H is regular.
 
-    For a regular Hessian, this takes a third of the time needed for the inverse.
+    For a regular Hessian, this is about three times as fast as computing the inverse.
     """
     from scipy.linalg import lapack
 

@@ -153,7 +153,7 @@ class Grid:
 
     def bar_axes(self, figure: Figure, top: float = 0.0) -> Axes:
         """Return new axes for a colour bar, 0.14 inches wide, to the right of the first row; `top`
-        is as in `axes`.
+        is the same as in `axes`.
         """
         bar_left = self.left + self.columns * (self.width + self.gap)
         return axes_at(

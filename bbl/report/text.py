@@ -379,7 +379,8 @@ def fit_text(
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead of
     ``h`` and ``J``. A fit to an ordered response has `thresholds`; the groups share one table of
     parameters, which is printed once. Couplings that are linear in level scores are printed as
-    slopes ``theta`` per unit of the scores. The `ranges` (m,) of the scores are as in `slopes`.
+    slopes ``theta`` per unit of the scores. The `ranges` (m,) of the scores are the same as in
+    `slopes`.
     """
     layout = parameters.layout
     slopes_of: dict[tuple[int, ...], list[Slope]] = {}

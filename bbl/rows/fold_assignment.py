@@ -181,7 +181,7 @@ class FoldAssigner:
         return assigners
 
     def _copies_per_fold(self, y: int, rows: Sample) -> np.ndarray:
-        """Return the number of copies of each of the next n rows of group `y` in each fold, shape
+        """Return the number of copies that the next n rows of group `y` have in each fold, shape
         (F, n).
 
         This method is used for consecutive folds, and for random folds drawn for all rows at once.

@@ -51,7 +51,7 @@ class BBLClassifier(TableClassifier):
         With ``pairs="all"``, the maximum number of predictors in a term: 3 means all pairs and
         triples, as in ``.^3``.
     log_z : {"auto", "exact", "pseudo", "half", "mf", "ais"}, default "auto"
-        How ln Z is computed, see `bbl.bbl`.
+        How ln Z is computed (see `bbl.bbl`).
     lambda_ : float or {"cv", "cv-1se"}, optional
         Penalty on couplings, for ``method="pseudo"``. Here and below, None selects the method's
         default; options that the method does not have must be None.

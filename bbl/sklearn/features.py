@@ -46,7 +46,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         columns with values between about -1 and 1, such as grey values: the posterior mean of the
         conjugate model of Li (2014), in closed form, whose scores have no normalising constant.
     pairs : {"all", "none"}, str or list of pairs, default "all"
-        Which predictors interact, see `BBLClassifier`; "all" or "none" for ``"conjugate"``.
+        Which predictors interact (see `BBLClassifier`); "all" or "none" for ``"conjugate"``.
     normalised : bool, optional
         Whether to subtract ln Z, which gives ``ln P(x | y)`` instead of an energy. True by default,
         except for ``"conjugate"``, which has no ln Z.
@@ -67,7 +67,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         units of a single layer (at most 16) to each other, which results in a full Boltzmann
         machine. ``{"sweeps": 50}`` sets the number of Gibbs sweeps for drawing the units.
     missing : {"raise", "drop", "level", "marginal"}, default "raise"
-        Treatment of missing values, see `BBLClassifier`.
+        Treatment of missing values (see `BBLClassifier`).
     n_jobs : int, optional
         Number of threads; results do not depend on it.
     random_state : int, RandomState instance or None, default 0

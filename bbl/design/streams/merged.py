@@ -140,7 +140,7 @@ class Merged:
         )
 
     def counted_totals(self) -> np.ndarray:
-        """Return the sum of the weights of each value of `counted`."""
+        """Return the total weight of each value in `counted`."""
         return self.totals[self._kept_positions()]
 
     def _kept_positions(self) -> list[int]:

@@ -411,7 +411,7 @@ def _make_factors(
     group.
 
     `levels_by_name` are the factors in `xlevels`. Errors about columns are added to `problems`.
-    Other arguments are as in `encode_source`.
+    The other arguments are the same as in `encode_source`.
     """
     described = False
 

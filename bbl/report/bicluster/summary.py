@@ -30,7 +30,7 @@ def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
     """Return the call and, for rows and for columns, a line with the number of groups and their
     sizes.
 
-    `names` and `sizes` are as in `blocks_text`.
+    `names` and `sizes` are the same as in `blocks_text`.
     """
     lines = ["Call:", f" {call}"]
     for name, size in zip(names, sizes, strict=True):
@@ -102,7 +102,7 @@ def blocks_summary(
     """Return the summary of a clustering: key figures (`facts`, by title), block means, and numbers
     of observations.
 
-    `names` and `sizes` are as in `blocks_text`.
+    `names` and `sizes` are the same as in `blocks_text`.
     """
     sections = []
     for heading, table in (("Means", means), ("Observations", counts)):

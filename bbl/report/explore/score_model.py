@@ -306,8 +306,8 @@ def _plan_unknown(
 
     All predictors may be unknown if the sum over all of them is affordable. Otherwise, the number
     of unknown predictors is limited such that even the predictors with the most levels have few
-    enough combinations. Numeric predictors may always be unknown. The predictors on which their
-    means depend are summed over one combination at a time.
+    enough combinations. Numeric predictors may always be unknown. Sums over the predictors on which
+    their means depend are computed one combination at a time.
     """
     m = len(n_levels)
     summed = [node for node in _sums(root) if node.sums_unknown]

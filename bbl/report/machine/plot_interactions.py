@@ -212,7 +212,7 @@ def _edge_scale(values: np.ndarray) -> dict[str, Any]:
 def _graph_parameters(
     labels: Labels, parameters: Parameters, groups: Sequence[Any] | None
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the parameters (graphs, size) and the titles of the graphs; `groups` is as in
+    """Return the parameters (graphs, size) and the titles of the graphs; `groups` is the same as in
     `draw_network`.
     """
     theta = []

@@ -165,10 +165,10 @@ def _fit_level_names(
     """Return the names of the levels of variable `number`, each centred on its tiles along the
     variable's side.
 
-    `boxes` is as in `_name_sides`; `inches` is the length of the side. From the third variable on,
-    the side is already split into parts by an earlier variable. The names are repeated in each
-    part, except for empty tiles. A name is centred on the tiles next to the side or, if these are
-    all empty, on the tiles behind them.
+    `boxes` is the same as in `_name_sides`; `inches` is the length of the side. From the third
+    variable on, the side is already split into parts by an earlier variable. The names are repeated
+    in each part, except for empty tiles. A name is centred on the tiles next to the side or, if
+    these are all empty, on the tiles behind them.
 
     For instance, variable 2 of three is labelled above. In the key (a, b, c) of a tile, ``along``
     selects (a,), the part of the upper side, and ``across`` selects (b,): tiles with the smallest b

@@ -117,7 +117,7 @@ class CouplingTables(_GroupTables[pd.DataFrame]):
     """Couplings of one group: maps a tuple of predictors to a DataFrame, with levels of the first
     as rows and levels of the others as columns.
 
-    The predictors of a key may be in any order; iteration gives each term once, pairs first, in
+    The predictors of a key may be in any order; iteration yields each term once, pairs first, in
     the order of the predictors. With three or more predictors the columns are a MultiIndex.
     """
 

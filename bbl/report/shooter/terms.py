@@ -82,8 +82,8 @@ def term_frame(
 
 
 def order_counts(labels: Labels, layout: Layout, free: np.ndarray) -> pd.DataFrame:
-    """Return the number of terms of each order (rows) in each group (columns); `free` is as in
-    `term_frame`.
+    """Return the number of terms of each order (rows) in each group (columns); `free` is the same
+    as in `term_frame`.
     """
     counts = {1: np.full(len(free), layout.m)}  # by order: number of terms in each group, (K,)
     # order 2, 3, ...

@@ -268,8 +268,8 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         """Read a long table of n pairs, and assign its new rows to groups.
 
         Return the row codes (n,) and column codes (n,) of the pairs, the names of the r new rows,
-        and the groups (I + r,) of the I training rows and the new rows. New rows have row codes of
-        I and above.
+        and the groups (I + r,) of the I training rows and the new rows. The row codes of new rows
+        start at I.
         """
         # value: None if there are no new rows or no response
         i, j, value, new_rows = self.table.read(newdata)

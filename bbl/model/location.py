@@ -336,15 +336,20 @@ class LocationModel:
         """
         C = np.zeros((len(T), self.p, self.q))
         ranks = np.zeros((len(T), self.q), dtype=np.intp)
-        for g in np.flatnonzero(T[:, 0, 0] > 0.0):
-            for j in range(self.q):
-                columns = np.flatnonzero(has_column[j])
-                C[g, columns, j], ranks[g, j] = self._regress(T[g], j, columns)
+        # numeric predictors with the same regressors are solved for together
+        designs, design = np.unique(has_column, axis=0, return_inverse=True)
+        for k, has in enumerate(designs):
+            columns = np.flatnonzero(has)
+            own = np.flatnonzero(design.ravel() == k)
+            for g in np.flatnonzero(T[:, 0, 0] > 0.0):
+                C[np.ix_([g], columns, own)], ranks[g, own] = self._regress(T[g], own, columns)
         return C, ranks
 
-    def _regress(self, T: np.ndarray, j: int, columns: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the coefficients of numeric predictor j for some `columns` of z, and the rank of
-        the design.
+    def _regress(
+        self, T: np.ndarray, numbers: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, int]:
+        """Return the coefficients (columns, numbers) of some numeric predictors for some `columns`
+        of z, and the rank of the design.
 
         `T` (p + q, p + q) contains the moments of a group. Without a prior count, the mean at
         levels that do not occur in the group equals the mean of the group.
@@ -353,9 +358,9 @@ class LocationModel:
 
         n = T[0, 0]
         counts = T[columns, columns]  # of the levels, as z are indicators
-        cross = T[columns, self.p + j]
+        cross = T[np.ix_(columns, self.p + numbers)]
         # `first`: for each partner, the first level that occurs, the reference of the regression
-        coefficients = np.zeros(len(columns))
+        coefficients = np.zeros(cross.shape)
         is_kept = counts > 0.0
         shares_by_partner = {}
         for i in np.unique(self.owner[columns[1:]]):
@@ -370,14 +375,14 @@ class LocationModel:
         A = T[np.ix_(columns[kept], columns[kept])]
         scale = np.sqrt(A.diagonal())
         solution, _, rank, _ = linalg.lstsq(
-            A / scale[:, None] / scale, cross[kept] / scale, cond=1e-11
+            A / scale[:, None] / scale, cross[kept] / scale[:, None], cond=1e-11
         )
         if self.prior_count:  # which identifies all effects, but adds no rows to the rank
             penalised = T[np.ix_(columns, columns)] + self.penalty[np.ix_(columns, columns)]
             return linalg.solve(penalised, cross, assume_a="pos"), int(rank)
-        coefficients[kept] = solution / scale
+        coefficients[kept] = solution / scale[:, None]
         for own, shares in shares_by_partner.values():
-            effects = np.concatenate([[0.0], coefficients[own]])
+            effects = np.concatenate([np.zeros((1, len(numbers))), coefficients[own]])
             occurs = shares > 0.0
             if not occurs.all():
                 # levels without rows have the group's mean: the average effect of the others

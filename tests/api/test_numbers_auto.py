@@ -57,6 +57,15 @@ def test_there_are_members_of_three_kinds(fit):
     assert fit.log_loss.loss < fit.log_loss.baseline
 
 
+def test_members_on_intervals_need_no_ln_z(fit):
+    names = {
+        member.engine.name
+        for member, kind in zip(fit.members, kinds(fit), strict=True)
+        if kind == "intervals"
+    }
+    assert names == {"conditional", "blanket", "boosting"}
+
+
 def test_probabilities_are_the_average_of_the_members(fit, table):
     new = table.drop(columns="y").head(30)
     p = [member.predict(new, type="prob")[["n", "s"]].to_numpy() for member in fit.members]

@@ -127,7 +127,7 @@ def check_trained(n: float) -> None:
             argument="nfold",
             hint=(
                 "Pass more rows, use fewer folds (nfold in crossVal), or avoid cross-validation: "
-                "pass numbers instead of 'cv', and leave calibrate out."
+                "pass numbers instead of 'cv', and omit the calibrate argument."
             ),
         )
 

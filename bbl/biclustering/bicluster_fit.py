@@ -76,6 +76,6 @@ def refuse_groups(groups: tuple[int, int] | None, method: str, chooser: str) -> 
             f"method={method!r} does not accept groups=: {chooser} determines the number "
             "of groups.",
             argument="groups",
-            hint="Leave groups out, or choose method='prototype'.",
+            hint="Omit the groups argument, or choose method='prototype'.",
             value=method,
         )

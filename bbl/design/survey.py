@@ -255,7 +255,7 @@ class SurveyDesign:
         noun = "cluster" if len(self.cluster) > stage else "row"
         if stage == 0 and not self.strata:
             remedy = (
-                "If rows were sampled individually, leave out cluster."
+                "If rows were sampled individually, omit the cluster argument."
                 if self.cluster
                 else "Add more rows."
             )
@@ -364,7 +364,7 @@ class SurveyDesign:
                 "replicate can omit it.",
                 argument="type",
                 hint=(
-                    "Merge it with a similar stratum, or leave out type to use linearised "
+                    "Merge it with a similar stratum, or omit the type argument to use linearised "
                     "covariances."
                 ),
             )
@@ -507,14 +507,14 @@ def _check_together(design: SurveyDesign) -> None:
         raise OptionError(
             f"fpc lists {len(design.fpc)} columns, but the number of stages is {n_stages}.",
             argument="fpc",
-            hint="List one column for each stage, or leave fpc out.",
+            hint="List one column for each stage, or omit the fpc argument.",
         )
     if design.fpc and design.type in ("BRR", "Fay") and not design.replicates:
         raise OptionError(
             f"type={design.type!r} does not support fpc, because each replicate uses half of the "
             "clusters, regardless of the sampling fraction.",
             argument="fpc",
-            hint="Leave fpc out, or use type='JKn' or 'bootstrap', which support it.",
+            hint="Omit the fpc argument, or use type='JKn' or 'bootstrap', which support it.",
             value=design.type,
         )
     # without a type, `check_replicates` raises a different error below

@@ -77,7 +77,9 @@ def check_replicates(
         )
     if rho and kind != "Fay":
         raise OptionError(
-            "rho is only for type='Fay'.", argument="rho", hint="Leave rho out, or use type='Fay'."
+            "rho is only for type='Fay'.",
+            argument="rho",
+            hint="Omit the rho argument, or use type='Fay'.",
         )
     if n_given and kind == "Fay" and not rho and scale is None:
         raise OptionError(
@@ -89,11 +91,11 @@ def check_replicates(
         raise OptionError(
             "mse applies to replicates, but this design uses linearised covariances.",
             argument="mse",
-            hint="Leave mse out, or choose a type of replicates, such as type='JKn'.",
+            hint="Omit the mse argument, or choose a type of replicates, such as type='JKn'.",
         )
     if scale is not None and not n_given:
         raise OptionError(
             "scale can only be given with replicate weights in columns.",
             argument="scale",
-            hint="Leave scale out.",
+            hint="Omit the scale argument.",
         )

@@ -233,5 +233,5 @@ def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
         raise OptionError(
             "weights requires newdata. For the training rows, the weights of the fit are used.",
             argument="weights",
-            hint="Leave weights out, or pass newdata too.",
+            hint="Omit the weights argument, or pass newdata too.",
         )

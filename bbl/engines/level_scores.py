@@ -56,7 +56,7 @@ def linear_options(ordered: str, level_scores: object) -> tuple[str, LevelScores
         raise OptionError(
             f"level_scores has no effect with ordered={ordered!r}.",
             argument="level_scores",
-            hint="Use ordered='linear', or leave level_scores out.",
+            hint="Use ordered='linear', or omit the level_scores argument.",
         )
     pairs = level_scores.items() if isinstance(level_scores, Mapping) else level_scores
     if isinstance(level_scores, str) or not isinstance(pairs, Iterable):
@@ -195,6 +195,6 @@ def check_linear(ordered: str, layout: Layout) -> None:
         raise OptionError(
             f"ordered='linear': {reason}.",
             argument="ordered",
-            hint="Use ordered='nominal', or leave structural_zeros out.",
+            hint="Use ordered='nominal', or omit the structural_zeros argument.",
             value=LINEAR,
         )

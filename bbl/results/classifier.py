@@ -259,7 +259,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
                 "With priors, probabilities no longer follow cumulative logits, so log-odds are "
                 "not sums over terms.",
                 argument="priors",
-                hint="Leave priors out.",
+                hint="Omit the priors argument.",
             )
         attribution = replace(
             attribution, constant=self._prior_shifted(attribution.constant[None], priors)[0]

@@ -110,7 +110,8 @@ def refit_bootstrap(fit: ClassifierBase, errors: ErrorOptions) -> tuple[list[Sco
         getattr(fit, "survey", None),
         "The bootstrap",
         hint=(
-            "Leave se out. For bootstrap replicate weights, pass type='bootstrap' to bbl.survey()."
+            "Omit the se argument. For bootstrap replicate weights, pass type='bootstrap' to "
+            "bbl.survey()."
         ),
     )
     # raises a DataError for weights that are not counts
@@ -390,7 +391,7 @@ def _find_streamed_effects(
         raise OptionError(
             "The bootstrap would have to read the data again for each refit.",
             argument="se",
-            hint="Leave se out, or pass newdata=bbl.sample_rows(data, 100_000).",
+            hint="Omit the se argument, or pass newdata=bbl.sample_rows(data, 100_000).",
         )
     else:
         try:
@@ -946,7 +947,7 @@ n_jobs, verbose
             raise OptionError(
                 "step applies to numeric predictors, but there are none.",
                 argument="step",
-                hint="Leave step out.",
+                hint="Omit the step argument.",
             )
         if step is not None and not isinstance(step, Mapping):
             return dict.fromkeys(labels.measured, any_real("step", step))

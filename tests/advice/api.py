@@ -57,7 +57,7 @@ BICLUSTERS = {
         lambda: bbl.bicluster(None, NOISE, (5, 5), max_iter=100, **QUIET),
     ),
     "groups of a method that finds them": case(
-        "Leave groups out, or choose method='prototype'",
+        "Omit the groups argument, or choose method='prototype'",
         lambda: rated(groups=(2, 2)),
         lambda: rated(draws=8, warmup=8),
         lambda: blocks(groups=(2, 2), method="prototype"),
@@ -162,7 +162,7 @@ CALLS = {
         lambda: sampled("pseudo"),
     ),
     "relevance without classes": case(
-        "Leave relevance out, or pass a formula with a response",
+        "Omit the relevance argument, or pass a formula with a response",
         lambda: fit("~ .", relevance=0.05),
         lambda: fit("~ ."),
         lambda: fit("y ~ .", relevance=0.5),
@@ -175,7 +175,7 @@ CALLS = {
         lambda: fit("y ~ a + b", DATA.assign(w=1.5), weights="w", method="mf"),
     ),
     "relevance of a method": case(
-        "Leave relevance out, or choose method='pseudo'",
+        "Omit the relevance argument, or choose method='pseudo'",
         lambda: fit("y ~ .", method="blanket", relevance=0.5),
         lambda: fit("y ~ .", method="blanket"),
         lambda: fit("y ~ .", method="pseudo", relevance=0.5),
@@ -263,7 +263,7 @@ CALLS = {
         lambda: bbl.randomsamp([[0, 1]], ["s", "t"], par=[ALONE, ALONE], nsample=5),
     ),
     "a group of one": case(
-        "Leave group out",
+        "Omit the group argument",
         lambda: bbl.to_spins(PARAMETERS, group="s"),
         lambda: bbl.to_spins(PARAMETERS),
     ),
@@ -363,7 +363,7 @@ CALLS = {
         lambda: fit("~ a*b", POSSIBLE),
     ),
     "zeros and ln Z": case(
-        "Leave log_z out",
+        "Omit the log_z argument",
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH, method="ml", log_z="ais"),
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH, method="ml"),
     ),
@@ -485,7 +485,7 @@ NETWORKS = {
         lambda: networks.structure("y", {"a": ["b"], "b": []}),
     ),
     "weights of an average": case(
-        "Leave wanbia out",
+        "Omit the wanbia argument",
         lambda: network("aode", wanbia=True),
         lambda: network("aode"),
     ),

@@ -133,7 +133,7 @@ TABLE = {
         settled("~ .^2", ALIKE, itmax=100, lambda_=0.5),
     ),
     "a bootstrap under a design": case(
-        r"Leave se out. For bootstrap replicate weights, pass type='bootstrap' to bbl\.survey\(\)",
+        "Omit the se argument. For bootstrap replicate weights, pass type='bootstrap'",
         lambda: sampled().avg_comparisons("a", se="bootstrap", nboot=3),
         lambda: sampled().avg_comparisons("a"),
         lambda: sampled(type="bootstrap", replicates=20).avg_comparisons("a"),
@@ -207,7 +207,7 @@ TABLE = {
         ),
     ),
     "a replicate that separates groups": case(
-        "Omit type to .*merge rare levels, or set prior_count",
+        "Omit the type argument to .*merge rare levels, or set prior_count",
         lambda: replicated(type="JK1"),
         lambda: replicated(),
         lambda: replicated(SPARSE.assign(a=SPARSE["psu"] % 2), type="JK1"),

@@ -188,7 +188,7 @@ SURVEYS = {
         lambda: stratified(SAMPLE, fpc="N"),
     ),
     "one cluster in all": case(
-        "If rows were sampled individually, leave out cluster",
+        "If rows were sampled individually, omit the cluster argument",
         lambda: stratified(SAMPLE.assign(c=1), cluster="c"),
         lambda: stratified(SAMPLE.assign(c=1)),
     ),
@@ -219,7 +219,7 @@ SURVEYS = {
         lambda: stratified(strata="h", cluster="c", type="JKn"),
     ),
     "replicates of a stratum of one cluster": case(
-        "Merge it with a similar stratum, or leave out type",
+        "Merge it with a similar stratum, or omit the type argument",
         lambda: stratified(
             SAMPLE.assign(h=SAMPLE["c"].clip(0, 3)),
             strata="h",
@@ -245,13 +245,13 @@ SURVEYS = {
         lambda: survey_fit(replicates=["r1", "r2"], type="JK1"),
     ),
     "a population of one stage": case(
-        "List one column for each stage, or leave fpc out",
+        "List one column for each stage, or omit the fpc argument",
         lambda: stratified(cluster=["v", "c"], fpc="N"),
         lambda: stratified(cluster=["v", "c"], fpc=["N", "M"]),
         lambda: stratified(cluster=["v", "c"]),
     ),
     "a population of half samples": case(
-        "Leave fpc out, or use type='JKn' or 'bootstrap'",
+        "Omit the fpc argument, or use type='JKn' or 'bootstrap'",
         lambda: stratified(PAIRED, **HALVES, fpc="N", type="BRR"),
         lambda: stratified(PAIRED, **HALVES, type="BRR"),
         lambda: stratified(PAIRED, **HALVES, fpc="N", type="JKn"),
@@ -477,7 +477,7 @@ COLUMNS = {
         lambda: fit("y ~ a + x", bbl.bin(WEIGHTY, weights="w"), weights="w"),
     ),
     "weights of the training rows": case(
-        "Leave weights out, or pass newdata too",
+        "Omit the weights argument, or pass newdata too",
         lambda: FITTED.evaluate(weights=np.ones(60)),
         lambda: FITTED.evaluate(),
         lambda: FITTED.evaluate(DATA, weights=np.ones(60)),

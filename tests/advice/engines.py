@@ -109,7 +109,7 @@ ENGINES = {
         lambda: exchanged("pseudo"),
     ),
     "a prior of too few rows": case(
-        r"Leave c out, or pass at least c=n/10",
+        r"Omit the c argument, or pass at least c=n/10",
         lambda: fit(method="bayes", prior="conjugate", c=0.5, **QUICK),
         lambda: fit(method="bayes", prior="conjugate", **QUICK),
         lambda: fit(method="bayes", prior="conjugate", c=6.0, **QUICK),
@@ -146,7 +146,7 @@ ENGINES = {
         lambda: conditional(data=ORDERED, ordered="cumulative"),
     ),
     "scores of nominal levels": case(
-        "Use ordered='linear', or leave level_scores out",
+        "Use ordered='linear', or omit the level_scores argument",
         lambda: fit(data=ORDERED, level_scores={"a": [1, 2, 4]}),
         lambda: fit(data=ORDERED, level_scores={"a": [1, 2, 4]}, ordered="linear"),
         lambda: fit(data=ORDERED),
@@ -196,13 +196,13 @@ ENGINES = {
         lambda: bbl.mlestimate(np.arange(60)[:, None] % 3, ordered="nominal"),
     ),
     "an order with structural zeros": case(
-        "Use ordered='nominal', or leave structural_zeros out",
+        "Use ordered='nominal', or omit the structural_zeros argument",
         lambda: zeros(data=ZEROS_IN_ORDER, table=THIRD, ordered="linear"),
         lambda: zeros(data=ZEROS_IN_ORDER, table=THIRD, ordered="nominal"),
         lambda: zeros(data=ZEROS_IN_ORDER, table=None, ordered="linear"),
     ),
     "an order with a sparse penalty": case(
-        "Use ordered='nominal', or leave penalty out",
+        "Use ordered='nominal', or omit the penalty argument",
         lambda: fit("y ~ .^2", ORDERED, ordered="linear", penalty="group", lambda_=0.1),
         lambda: fit("y ~ .^2", ORDERED, ordered="nominal", penalty="group", lambda_=0.1),
         lambda: fit("y ~ .^2", ORDERED, ordered="linear", lambda_=0.1),
@@ -270,19 +270,19 @@ ENGINES = {
         lambda: fit("y ~ .^3", lambda_=[0.1, 0.2]),
     ),
     "norms without a penalty": case(
-        r"Set lambda_ > 0, such as 0\.03, or leave penalty out",
+        r"Set lambda_ > 0, such as 0\.03, or omit the penalty argument",
         lambda: fit(penalty="l1", lambda_=0),
         lambda: fit(penalty="l1", lambda_=0.03),
         lambda: fit(lambda_=0),
     ),
     "norms of fields": case(
-        r"Use lambdah=0, or leave penalty out",
+        r"Use lambdah=0, or omit the penalty argument",
         lambda: fit(penalty="l1", lambda_=0.03, lambdah=0.1),
         lambda: fit(penalty="l1", lambda_=0.03, lambdah=0),
         lambda: fit(lambda_=0.03, lambdah=0.1),
     ),
     "a gauge of many rows": case(
-        "Leave gauge out, or pass a table with a sample of the rows",
+        "Omit the gauge argument, or pass a table with a sample of the rows",
         patched(
             "bbl.engines.pseudo.engine.few_enough",
             lambda *o: False,
@@ -300,7 +300,7 @@ ENGINES = {
         patched("bbl.engines.pseudo.engine.MAX_LEVELS", 2, lambda: fit("y ~ a*b*c", TRIPLE)),
     ),
     "norms of batches": case(
-        "Pass a table, or leave penalty out",
+        "Pass a table, or omit the penalty argument",
         lambda: in_batches(penalty="l1", lambda_=0.03),
         lambda: fit(penalty="l1", lambda_=0.03),
         lambda: in_batches(lambda_=0.03),
@@ -454,7 +454,7 @@ MACHINES = {
         lambda: FITTED.avg_comparisons("a", se="bootstrap", nboot=3),
     ),
     "replicates that lose a group": case(
-        r"Merge rare groups, or omit type from the design",
+        r"Merge rare groups, or omit the type argument of the design",
         lambda: replicated(LOSING, replicates=["r2", "r3"], type="bootstrap").inference().bse,
         lambda: replicated(
             LOSING.replace({"y": {"rare": "s"}}), replicates=["r2", "r3"], type="bootstrap"

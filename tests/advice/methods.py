@@ -230,17 +230,19 @@ TABLE = {
         (lambda: fit("~ .", DATA, method="pseudo"),),
     ),
     "auto is calibrated": Advice(
-        r"Leave calibrate out\.",
+        r"Omit the calibrate argument\.",
         lambda: fit(method="auto", calibrate="offset"),
         (lambda: fit(method="auto"),),
     ),
     "calibration without classes": Advice(
-        r"Leave calibrate out, or pass a formula with a response\.",
+        r"Omit the calibrate argument, or pass a formula with a response\.",
         lambda: fit("~ .", DATA, calibrate="temperature"),
         (lambda: fit("~ .", DATA), lambda: fit(calibrate="temperature")),
     ),
     "priors without classes": Advice(
-        r"Leave priors out\.", lambda: fit("~ .", DATA, priors="equal"), (lambda: fit("~ .", DATA),)
+        r"Omit the priors argument\.",
+        lambda: fit("~ .", DATA, priors="equal"),
+        (lambda: fit("~ .", DATA),),
     ),
     "folds of cv": Advice(
         r"For 3 folds use nfold=3\.",
@@ -317,7 +319,7 @@ TABLE = {
         ),
     ),
     "zero-sum of terms of three": Advice(
-        r"Pass a formula with pairs only, or leave gauge out\.",
+        r"Pass a formula with pairs only, or omit the gauge argument\.",
         lambda: fit("y ~ .^3", gauge="zero-sum"),
         (lambda: fit("y ~ .^2", gauge="zero-sum"), lambda: fit("y ~ .^3")),
     ),
@@ -443,7 +445,7 @@ TABLE = {
         ),
     ),
     "averages over subsets": Advice(
-        r"Choose learner='nb', or leave manb_prior out\.",
+        r"Choose learner='nb', or omit the manb_prior argument\.",
         lambda: networks.lp(networks.tan_cl("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
         (
             lambda: networks.lp(networks.nb("y", DATA), DATA, smooth=1.0, manb_prior=0.5),
@@ -566,7 +568,7 @@ TABLE |= {
         (lambda: FITTED.plot_network(), lambda: FITTED.plot(kind="confusion", newdata=DATA)),
     ),
     "design beside weights": Advice(
-        "Leave weights out",
+        "Omit the weights argument",
         lambda: bbl.bbl("y ~ a", DATA.assign(w=1.0), "w", design=bbl.survey("w"), **QUIET),
         (lambda: survey_fit(),),
     ),
@@ -581,7 +583,7 @@ TABLE |= {
         (lambda: survey_fit(replicates=["r1", "r2"], type="JKn", rscales=[0.5, 0.5]),),
     ),
     "rho of another type": Advice(
-        "Leave rho out, or use type='Fay'",
+        "Omit the rho argument, or use type='Fay'",
         lambda: survey_fit(replicates=["r1", "r2"], type="BRR", rho=0.5),
         (
             lambda: survey_fit(replicates=["r1", "r2"], type="BRR"),
@@ -597,7 +599,7 @@ TABLE |= {
         ),
     ),
     "mse of a design without replicates": Advice(
-        "Leave mse out, or choose a type of replicates",
+        "Omit the mse argument, or choose a type of replicates",
         lambda: survey_fit(cluster="c", mse=True),
         (
             lambda: survey_fit(cluster="c"),
@@ -605,7 +607,7 @@ TABLE |= {
         ),
     ),
     "scale of a design without replicates": Advice(
-        "Leave scale out",
+        "Omit the scale argument",
         lambda: survey_fit(cluster="c", scale=0.5),
         (lambda: survey_fit(cluster="c"),),
     ),

@@ -61,7 +61,7 @@ TABLE = {
         lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="conditional", ridge=0, **DESIGN),
     ),
     "a tuned covariance under a design": case(
-        r"Leave covariance out\.",
+        r"Omit the covariance argument\.",
         lambda: numeric(covariance="cv", **DESIGN),
         lambda: numeric(**DESIGN),
     ),
@@ -89,7 +89,7 @@ TABLE = {
         lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="pvi", n_iter=20),
     ),
     "a covariance of no numbers": case(
-        "List numeric predictors, for example numeric='age', or leave covariance out",
+        "List numeric predictors, for example numeric='age', or omit the covariance argument",
         lambda: fit("y ~ a", covariance="shared"),
         lambda: numeric(covariance="shared"),
         lambda: fit("y ~ a"),
@@ -172,7 +172,7 @@ TABLE = {
         lambda: numeric().avg_slopes("x"),
     ),
     "a step without numbers": case(
-        "Leave step out",
+        "Omit the step argument",
         lambda: fit("y ~ a").avg_comparisons(step=1),
         lambda: fit("y ~ a").avg_comparisons(),
     ),
@@ -238,13 +238,13 @@ TABLE = {
         lambda: numeric().means(),
     ),
     "a covariance of regressors": case(
-        "Leave covariance out, or choose method='pseudo'",
+        "Omit the covariance argument, or choose method='pseudo'",
         lambda: numeric(method="conditional", covariance="shared"),
         lambda: numeric(method="conditional"),
         lambda: numeric(method="pseudo", covariance="shared"),
     ),
     "a start with numbers": case(
-        r"Leave start out, or bin the numeric predictors with bbl.bin\(\)",
+        r"Omit the start argument, or bin the numeric predictors with bbl.bin\(\)",
         lambda: numeric(method="conditional", start="pseudo"),
         lambda: numeric(method="conditional"),
         lambda: fit("y ~ a + x", bbl.bin(ROWS, "x", bins=3), method="conditional", start="pseudo"),

@@ -57,7 +57,7 @@ TABLE = {
         lambda: bbl.crossVal("y ~ a", RATED, method="conditional", logits="adjacent", verbose=0),
     ),
     "calibrated cumulative logits": case(
-        "Leave calibrate out, or use logits='adjacent'",
+        "Omit the calibrate argument, or use logits='adjacent'",
         lambda: rated(ridge=0.1, calibrate="offset"),
         lambda: rated(ridge=0.1),
         lambda: rated(ridge=0.1, logits="adjacent", calibrate="offset"),
@@ -86,7 +86,7 @@ TABLE = {
         lambda: rated().explain(RATED.head(2)),
     ),
     "an explanation with priors": case(
-        "Leave priors out",
+        "Omit the priors argument",
         lambda: rated().explain(RATED.head(2), priors="equal"),
         lambda: rated().explain(RATED.head(2)),
     ),

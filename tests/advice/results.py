@@ -343,12 +343,12 @@ JUDGED = {
         in_folder(lambda f: reloaded(f, store_data=True).evaluate()),
     ),
     "a number of rows of a joint fit": case(
-        "Leave rows out",
+        "Omit the rows argument",
         lambda: fit("y ~ a + b", method="conditional", ridge=0).inference(rows=200),
         lambda: fit("y ~ a + b", method="conditional", ridge=0).inference(),
     ),
     "all rows of data read in batches": case(
-        r"Leave rows out, or refit the model to a table in memory",
+        r"Omit the rows argument, or refit the model to a table in memory",
         lambda: SAMPLED.inference(rows="all"),
         lambda: SAMPLED.inference(),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).inference(rows="all"),
@@ -360,7 +360,7 @@ JUDGED = {
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).evaluate(),
     ),
     "bootstrap of effects in batches": case(
-        r"Leave se out, or pass newdata=bbl\.sample_rows",
+        r"Omit the se argument, or pass newdata=bbl\.sample_rows",
         lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), se="bootstrap"),
         lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA])),
         lambda: FITTED.avg_comparisons(

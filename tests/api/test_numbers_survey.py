@@ -143,7 +143,7 @@ def test_what_assumes_single_rows_is_refused(table, tmp_path):
     compared = bbl.anova(fitted(table, design=design, covariance="shared"), fit)
     assert compared["p"].isna().all()
     assert compared["test"].str.contains("independently sampled").any()
-    with pytest.raises(OptionError, match="Leave shrink out"):
+    with pytest.raises(OptionError, match="Omit the shrink argument"):
         fitted(table, design=design, shrink="cv")
     with pytest.raises(OptionError, match="method='pseudo'"):
         bbl.bbl(

@@ -100,7 +100,7 @@ def test_what_has_no_spins_is_refused():
     three = bbl.bbl("~ Sex * Age * Survived", titanic, weights="Freq")
     with pytest.raises(OptionError, match="terms of three predictors.*Hint: Use"):
         bbl.to_spins(three)
-    with pytest.raises(OptionError, match="Leave group out"):
+    with pytest.raises(OptionError, match="Omit the group argument"):
         bbl.to_spins(bbl.randompar([[0, 1]] * 2, seed=1), "Yes")
     with pytest.raises(BBLTypeError, match="must be a fitted Boltzmann machine"):
         bbl.to_spins(titanic)

@@ -603,7 +603,7 @@ def test_orders_that_are_not_declared(method):
 
 def test_what_does_not_go_together():
     data = table(60)
-    with pytest.raises(OptionError, match="Use ordered='nominal', or leave penalty out"):
+    with pytest.raises(OptionError, match="Use ordered='nominal', or omit the penalty argument"):
         bbl.bbl("y ~ .^2", data, ordered="linear", penalty="group", lambda_=0.1)
     possible = data[(data["a"] != "s") | (data["d"] != "yes")]
     with pytest.raises(OptionError, match="with structural zeros, degrees of freedom"):

@@ -360,7 +360,7 @@ def test_bad_designs_are_answered():
     bad("JK1", OptionError, strata="stratum", cluster="psu", type="JK1")
     bad("two clusters in each stratum", OptionError, strata="stratum", cluster="psu", type="BRR")
     bad(
-        "design has only one cluster, .*leave out cluster",
+        "design has only one cluster, .*omit the cluster argument",
         data=DATA.assign(psu=0),
         cluster="psu",
     )
@@ -397,9 +397,9 @@ def test_bad_designs_are_answered():
         rho=0.5,
     )
     bad("type='Fay' requires rho", OptionError, replicated, replicates=["r1", "r2"], type="Fay")
-    bad("mse applies to replicates.*Leave mse out, or choose a type", OptionError, mse=True)
+    bad("mse applies to replicates.*Omit the mse argument, or choose a type", OptionError, mse=True)
     bad(
-        "Leave fpc out, or use type='JKn'",
+        "Omit the fpc argument, or use type='JKn'",
         OptionError,
         DATA.assign(N=99.0),
         strata="stratum",
@@ -423,7 +423,7 @@ def test_bad_designs_are_answered():
     for names in ([], ["w", "a"], None):
         with pytest.raises(BBLTypeError, match="weights must be the name of one column"):
             bbl.survey(names)
-    with pytest.raises(OptionError, match="Leave weights out"):
+    with pytest.raises(OptionError, match="Omit the weights argument"):
         bbl.bbl(FORMULA, DATA, "w", design=DESIGN)
     with pytest.raises(BBLTypeError, match="result of bbl.survey"):
         bbl.bbl(FORMULA, DATA, design="w")

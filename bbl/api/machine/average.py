@@ -81,7 +81,7 @@ def check_auto(options: dict, calibrate: str, classes: bool, design: object = No
         raise OptionError(
             "method='auto' always calibrates by temperature.",
             argument="calibrate",
-            hint="Leave calibrate out.",
+            hint="Omit the calibrate argument.",
         )
     if not classes:
         raise OptionError(

@@ -129,7 +129,7 @@ def check_zeros_call(
         raise OptionError(
             f"log_z={log_z!r}: {WITH_ZEROS['a choice of `log_z`']}.",
             argument="log_z",
-            hint="Leave log_z out.",
+            hint="Omit the log_z argument.",
             value=log_z,
         )
     if source is not None:
@@ -332,7 +332,10 @@ def check_numbers(
             raise OptionError(
                 f"{name} applies to numeric predictors, but there are none.",
                 argument=name,
-                hint=f"List numeric predictors, for example numeric='age', or leave {name} out.",
+                hint=(
+                    f"List numeric predictors, for example numeric='age', or omit the {name} "
+                    "argument."
+                ),
             )
         return
     if not isinstance(options.columns, bool):
@@ -351,7 +354,7 @@ def check_numbers(
                 f"{name} describes the distribution of numeric predictors, which "
                 f"method={engine.name!r} does not model.",
                 argument=name,
-                hint=f"Leave {name} out, or choose method='pseudo'.",
+                hint=f"Omit the {name} argument, or choose method='pseudo'.",
                 value=value,
             )
     tuned = [name for name, value in options.settings.items() if value == "cv"]
@@ -587,7 +590,7 @@ def prepare(
             f"calibrate={calibrate!r} adjusts class scores, but models with cumulative logits "
             "have no class scores.",
             argument="calibrate",
-            hint="Leave calibrate out, or use logits='adjacent'.",
+            hint="Omit the calibrate argument, or use logits='adjacent'.",
             value=calibrate,
         )
     if is_loaded and not _fits_in_rounds(encoded, engine, layout):
@@ -621,7 +624,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
             f"calibrate={calibrate!r} calibrates class probabilities, but {formula!r} has no "
             "response.",
             argument="calibrate",
-            hint="Leave calibrate out, or pass a formula with a response.",
+            hint="Omit the calibrate argument, or pass a formula with a response.",
             value=calibrate,
         )
     if relevance is not None:
@@ -629,7 +632,7 @@ def check_classes(formula: str, calibrate: str, relevance: float | str | None) -
             "relevance selects the predictors whose distributions differ between groups, but "
             f"{formula!r} has no response.",
             argument="relevance",
-            hint="Leave relevance out, or pass a formula with a response.",
+            hint="Omit the relevance argument, or pass a formula with a response.",
         )
 
 
@@ -646,7 +649,7 @@ def check_survey(
         raise OptionError(
             "The design already contains the weights.",
             argument="weights",
-            hint="Leave weights out.",
+            hint="Omit the weights argument.",
         )
     if not engine.has_design_errors:
         raise OptionError(
@@ -678,7 +681,7 @@ def check_relevance(
         raise OptionError(
             f"{refusal}.",
             argument="relevance",
-            hint="Leave relevance out, or choose method='pseudo'.",
+            hint="Omit the relevance argument, or choose method='pseudo'.",
         )
     if conflict is not None:
         raise OptionError(

@@ -436,6 +436,6 @@ def _checked_priors(priors: Priors, formula: str, design: Design) -> np.ndarray 
         raise OptionError(
             f"priors are class probabilities, but {formula!r} has no response.",
             argument="priors",
-            hint="Leave priors out.",
+            hint="Omit the priors argument.",
         )
     return check_priors(priors, design.response)

@@ -78,7 +78,7 @@ def to_spins(
             raise OptionError(
                 "These are the parameters of a single group, so there are no groups to choose "
                 "from.",
-                hint="Leave group out.",
+                hint="Omit the group argument.",
                 argument="group",
             )
         names: tuple = tuple(range(len(model.h)))

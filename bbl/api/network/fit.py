@@ -388,7 +388,7 @@ def _make_recipe(
                 "manb_prior averages naive Bayes models over subsets of features, but this "
                 "structure is not naive Bayes.",
                 argument="manb_prior",
-                hint="Choose learner='nb', or leave manb_prior out.",
+                hint="Choose learner='nb', or omit the manb_prior argument.",
             )
         if not smooth:
             raise OptionError(

@@ -113,8 +113,8 @@ def replicated(
                 f"{len(is_lost)} estimates for a group are infinite, because a level is absent or "
                 "separates the groups. These estimates have no standard errors.",
                 hint=(
-                    "Omit type to get linearised standard errors, merge rare levels, or set "
-                    "prior_count if the method supports it."
+                    "Omit the type argument to get linearised standard errors, merge rare levels, "
+                    "or set prior_count if the method supports it."
                 ),
             ),
             stacklevel=2,
@@ -127,8 +127,8 @@ def replicated(
                 f"{n_lost} of {len(estimates)} replicates contain no rows of one of the groups "
                 "and were left out, so standard errors may be too small.",
                 hint=(
-                    "Merge rare groups, or omit type from the design to get linearised standard "
-                    "errors."
+                    "Merge rare groups, or omit the type argument of the design to get linearised "
+                    "standard errors."
                 ),
             ),
             stacklevel=2,

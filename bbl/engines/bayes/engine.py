@@ -334,7 +334,7 @@ class Posterior(Engine):
                         f"c={self.c:g} is less than a tenth of a group's {n:,.0f} observations. "
                         "The conjugate posterior then concentrates on a few ordered states, "
                         "regardless of the data. The default is c=n/2.",
-                        hint="Leave c out, or pass at least c=n/10.",
+                        hint="Omit the c argument, or pass at least c=n/10.",
                     ),
                     stacklevel=5,
                 )

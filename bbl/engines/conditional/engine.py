@@ -224,7 +224,7 @@ class Conditional(Engine):
             raise OptionError(
                 f"start={self.start!r} is not available with numeric predictors.",
                 argument="start",
-                hint="Leave start out, or bin the numeric predictors with bbl.bin().",
+                hint="Omit the start argument, or bin the numeric predictors with bbl.bin().",
                 value=self.start,
             )
 

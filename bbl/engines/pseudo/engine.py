@@ -440,14 +440,14 @@ class PseudoLikelihood(Engine):
         if not _positive(self.lambda_):
             raise OptionError(
                 f"penalty={self.penalty!r} requires a positive lambda_; got {self.lambda_!r}.",
-                hint="Set lambda_ > 0, such as 0.03, or leave penalty out.",
+                hint="Set lambda_ > 0, such as 0.03, or omit the penalty argument.",
                 argument="lambda_",
                 value=self.lambda_,
             )
         if self.ordered != NOMINAL:
             raise OptionError(
                 f"penalty={self.penalty!r} cannot be combined with ordered={self.ordered!r}.",
-                hint="Use ordered='nominal', or leave penalty out.",
+                hint="Use ordered='nominal', or omit the penalty argument.",
                 argument="ordered",
                 value=self.ordered,
             )
@@ -456,7 +456,7 @@ class PseudoLikelihood(Engine):
             if value != 0.0:
                 raise OptionError(
                     f"penalty={self.penalty!r} does not penalise fields, but {name} is {value!r}.",
-                    hint=f"Use {name}=0, or leave penalty out.",
+                    hint=f"Use {name}=0, or omit the penalty argument.",
                     argument=name,
                     value=value,
                 )
@@ -510,7 +510,7 @@ class PseudoLikelihood(Engine):
                 f"gauge={self.gauge!r} requires all rows in memory, but there are "
                 f"{sample.n:,} rows.",
                 argument="gauge",
-                hint="Leave gauge out, or pass a table with a sample of the rows.",
+                hint="Omit the gauge argument, or pass a table with a sample of the rows.",
                 value=self.gauge,
             )
         if self.zero_sum and layout.order > 2:
@@ -518,7 +518,7 @@ class PseudoLikelihood(Engine):
                 f"gauge={self.gauge!r} supports terms of up to two predictors, but the model has "
                 f"terms of {layout.order}.",
                 argument="gauge",
-                hint="Pass a formula with pairs only, or leave gauge out.",
+                hint="Pass a formula with pairs only, or omit the gauge argument.",
                 value=self.gauge,
             )
         n_levels = int(regressors(layout).n_levels.max(initial=0))
@@ -537,7 +537,7 @@ class PseudoLikelihood(Engine):
         if not sample.in_memory:
             raise OptionError(
                 f"{what} requires all rows in memory.",
-                hint="Pass a table, or leave penalty out.",
+                hint="Pass a table, or omit the penalty argument.",
                 argument="penalty",
             )
         if layout.order > 2:

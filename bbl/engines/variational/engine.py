@@ -234,7 +234,7 @@ class PersistentVI(Engine):
                         f"{name}={getattr(self, name)!r} requires scales, but prior='flat' "
                         "has none.",
                         argument=name,
-                        hint=f"Leave out {name}, or use prior='gaussian'.",
+                        hint=f"Omit the {name} argument, or use prior='gaussian'.",
                     )
         if self.centred and self.empirical_bayes:
             raise OptionError(
@@ -248,7 +248,7 @@ class PersistentVI(Engine):
                 raise OptionError(
                     f"sd='lrvb' is not available with {name}=True.",
                     argument="sd",
-                    hint=f"Use sd='factorised', or leave out {name}.",
+                    hint=f"Use sd='factorised', or omit the {name} argument.",
                 )
 
     def posterior_name(self, layout: Layout | None = None) -> str:

@@ -470,7 +470,7 @@ class MachineResults(ModelResults):
                         "rows can be a number only for methods that fit each group separately, "
                         "and only without a sampling design.",
                         argument="rows",
-                        hint="Leave rows out.",
+                        hint="Omit the rows argument.",
                     )
                 counts = sample.group_totals(len(self.labels.groups))
                 n_rows = tuple(round(n) for n in counts)
@@ -596,7 +596,7 @@ class MachineResults(ModelResults):
                 "read again.",
                 argument="rows",
                 hint=(
-                    "Leave rows out, or refit the model to a table in memory, such as "
+                    "Omit the rows argument, or refit the model to a table in memory, such as "
                     "bbl.sample_rows(data, 500_000)."
                 ),
             )
@@ -604,7 +604,7 @@ class MachineResults(ModelResults):
         check_memory(
             n * (3.0 * kept.sample.codes.itemsize * kept.sample.m + 40.0),
             f"Standard errors from {n:,} rows",
-            "Leave rows out, or pass a number of rows.",
+            "Omit the rows argument, or pass a number of rows.",
         )
         source = training.source
         column = find_weights_column(self.design, source, None)

@@ -371,7 +371,7 @@ def check_numbers(
                 f"{tuned[0]}='cv' assumes independently sampled rows, but this call has a sampling "
                 "design.",
                 argument=tuned[0],
-                hint=f"Leave {tuned[0]} out.",
+                hint=f"Omit the {tuned[0]} argument.",
             )
     if tuned:  # the folds consist of rows sorted by their values
         refuse_batches(data, f"{tuned[0]}='cv'", tuned[0])

@@ -375,7 +375,7 @@ def _make_recipe(
         raise OptionError(
             f"{structure.learner} averages several networks and does not support {requested[0]}.",
             argument=requested[0],
-            hint=f"Leave {requested[0]} out.",
+            hint=f"Omit the {requested[0]} argument.",
         )
     if manb_prior is not None:
         # naive Bayes: features have no feature parents (`most_parents` is 0)

@@ -186,7 +186,7 @@ class MethodTraits:
         Significance level for selecting the predictors that differ between groups; None if all
         predictors differ.
     can_calibrate : bool
-        Whether the fit can be calibrated and is not calibrated yet.
+        Whether the fit can be calibrated but has not been calibrated.
     models_predictors : bool
         Whether the likelihood is based on P(x, y), for response and predictors, instead of P(y|x).
     """

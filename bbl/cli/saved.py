@@ -132,8 +132,8 @@ def _evaluate(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _explain(fit: Model, args: argparse.Namespace) -> None:
-    """Print the contributions of terms to the log-odds of each row as CSV, and save a figure of
-    those of one row to --plot.
+    """Print the contributions of terms to the log-odds of each row as CSV, and save a figure of one
+    row's contributions to --plot.
     """
     if not isinstance(fit, ClassifierResults):
         raise OptionError("The model has no response, so there are no predictions to explain.")

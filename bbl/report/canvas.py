@@ -1,8 +1,8 @@
 """Axes, colours and labels that all figures share. Names are wrapped and shortened to fit the
 available space.
 
-Font sizes are in points, widths and heights in inches (72 points). A *name* or *label* is a level
-or predictor of any type. A *text* is the string that is drawn for it.
+Font sizes are in points; widths and heights are in inches (1 inch is 72 points). A *name* or
+*label* is a level or predictor of any type. A *text* is the string that is drawn for it.
 """
 
 from __future__ import annotations

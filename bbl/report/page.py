@@ -178,8 +178,8 @@ def page_html(
     """Return an HTML page without external resources: title, `lead` paragraph, contents, parts,
     `foot`.
 
-    `style` follows the style sheet of all pages, `script` is run at the end. The page's security
-    policy blocks all requests.
+    `style` follows the style sheet of all pages, and `script` is run at the end. The page's
+    security policy blocks all requests.
     """
     links = "".join(
         f'<li><a href="#part{k}">{html_text(p.heading)}</a></li>' for k, p in enumerate(parts, 1)

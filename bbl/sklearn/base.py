@@ -419,9 +419,9 @@ def _make_priors(
     """Return the argument of `with_priors` for `class_weight`: a dict of class proportions for
     predictions.
 
-    Proportions are class weight times training proportion, normalised: ``w_k s_k / sum_l w_l s_l``.
-    Returns None if there are no weights, and "equal" for "balanced". `classes` are all labels of y;
-    ``result.labels.groups`` are the K labels of the rows used, with proportions
+    The proportions are class weights times training proportions, normalised: ``w_k s_k / sum_l w_l
+    s_l``. Returns None if there are no weights, and "equal" for "balanced". `classes` are all
+    labels of y; ``result.labels.groups`` are the K labels of the rows used, with proportions
     ``result.class_shares`` (K,).
     """
     if class_weight is None:

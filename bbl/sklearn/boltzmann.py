@@ -235,7 +235,7 @@ def _make_formula(
 ) -> str:
     """Return the formula given by the parameters `pairs` and `order` of `BBLClassifier`.
 
-    `response` is the name of the class column, `names` are the columns of X.
+    `response` is the name of the class column, and `names` are the columns of X.
     """
     max_order = integer("order", order, 1, 99)
     if isinstance(pairs, str):

@@ -356,7 +356,7 @@ class Products:
         The q weights of a feature are adjacent, and the intercept comes last. For two classes,
         `curve` (n,) is the second derivative of the loss with respect to the link; for more
         classes, it is computed from the link and the row `weights` (n,). `which` selects terms
-        (default: all); features are multiplied as `dtype`.
+        (default: all); features are multiplied in the precision of `dtype`.
         """
         from scipy.special import softmax
 

@@ -158,7 +158,8 @@ class Descent:
         Whether Hessians are computed up to a larger size, as for K > 2 or after coordinate descent
         over rows was slow.
     n_exhausted : int
-        Number of the last consecutive Newton steps that reached the maximum number of sweeps.
+        Number of consecutive Newton steps, up to the last one, that reached the maximum number of
+        sweeps.
     max_violation : float
         Violation at which the descent stops, in units of penalties.
     n_steps : int

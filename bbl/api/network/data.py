@@ -133,7 +133,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
     """Return the (training positions, validation positions) of each fold, given the positions of
     the validated rows among n rows.
 
-    Each fold trains on all rows that it does not validate.
+    The model of a fold is trained on all rows that the fold does not validate.
     """
     rows = np.arange(n)
     try:  # rows[...] raises an IndexError if positions are invalid

@@ -150,7 +150,7 @@ def _cell_image(
     are_codes: bool,
 ) -> np.ndarray:
     """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side. The
-    arguments are those of `plot_blocks`.
+    arguments are the same as in `plot_blocks`.
 
     Each pixel is the mean of its cells, or nan if it contains none. For codes, it is the code of
     its last cell. With `rated`, it is the proportion of rated pairs among all pairs in the pixel.
@@ -277,8 +277,8 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     groups. A star marks the minimum.
 
     `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete
-    grid. The criterion is -2 ICL (ICL: integrated completed likelihood). `names` are the names of
-    rows and columns.
+    grid. The criterion is -2 ICL, where ICL is the integrated completed likelihood. `names` are the
+    names of rows and columns.
     """
     ax = axes_or_new(ax, size=(5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")

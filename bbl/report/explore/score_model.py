@@ -63,8 +63,8 @@ class ScoreTerm:
 
 @dataclass(frozen=True)
 class ScoreNumbers:
-    """Normal densities of q numeric predictors given the levels of the others, see
-    `bbl.model.location`.
+    """Normal densities of q numeric predictors given the levels of the others (see
+    `bbl.model.location`).
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class ScoreNode:
     Attributes
     ----------
     temperature : float
-        Factor of the scores.
+        Factor by which the scores are multiplied.
     offset : ndarray, shape (K,), or None
         Added to the scores after the factor.
     empty : ndarray, shape (K,), or None

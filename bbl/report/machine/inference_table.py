@@ -78,7 +78,7 @@ def absent(name: Hashable) -> bool:
 
 
 def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: object) -> Summary:
-    """Return the summary of parameters (those with the smallest p) and of joint tests.
+    """Return the summary of the parameters with the smallest p-values and of the joint tests.
 
     `table` contains a row for each parameter, with its estimate, test and limits, and in the column
     ``unpenalised`` the estimate without a penalty. This column is shown if the penalty moves an
@@ -125,9 +125,9 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: o
 
 
 def slope_section(table: pd.DataFrame, names: list[str], classes: bool) -> Section:
-    """Return the slopes with the smallest p as a section of the summary.
+    """Return the slopes with the smallest p-values as a section of the summary.
 
-    `table` is the result of ``Inference.slopes()``, `names` are the names of its rows for one
+    `table` is the result of ``Inference.slopes()``, and `names` are the names of its rows for one
     group; `classes` indicates whether the model has a response.
     """
     statistic = "t" if "t" in table else "z"

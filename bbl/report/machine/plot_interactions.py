@@ -82,7 +82,7 @@ def draw_network(
     Returns
     -------
     list of matplotlib Axes
-        The width of an edge is the *strength* of the pair. Its colour is the sign of the largest
+        The width of an edge is the *strength* of the pair. Its colour shows the sign of the largest
         coupling of non-reference levels: red if positive, blue if negative. All graphs share one
         colour scale. With more than 40 predictors, those without an edge are omitted.
 
@@ -246,7 +246,8 @@ def _sign_of_pair(layout: Layout, theta: np.ndarray, pair: int) -> float:
     """Return the sign (-1, 0 or 1) of a pair's largest coupling of non-reference levels in the
     zero-sum gauge.
 
-    `theta` (size,) are the parameters of a graph, `pair` is a position in ``layout.pairs``.
+    `theta` (size,) contains the parameters of a graph, and `pair` is a position in
+    ``layout.pairs``.
     """
     i, j = layout.pairs[pair]
     # reference levels have couplings of 0 before the change of gauge, and are left out after it

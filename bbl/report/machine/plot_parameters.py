@@ -91,8 +91,8 @@ def plot_parameters(
     -------
     list of matplotlib Axes
         The fields first. More than `MAX_BARS` fields are drawn as a map. If there are too many
-        couplings, a cell is the Frobenius norm of a pair's couplings. Couplings of three or
-        more predictors are not drawn.
+        couplings, a cell shows the Frobenius norm of a pair's couplings. Couplings of three or more
+        predictors are not drawn.
 
     Raises
     ------
@@ -411,8 +411,8 @@ def _draw_field_map(
     """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) excludes
     zero.
 
-    `names` are the groups, `title` labels the colour bar, `bar` is its axes, or None to place it
-    next to the map.
+    `names` are the groups, `title` labels the colour bar, and `bar` is its axes, or None to place
+    it next to the map.
     """
     colours = diverging_scale(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)

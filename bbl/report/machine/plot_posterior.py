@@ -57,7 +57,7 @@ def plot_posterior(
         Number of parameters to draw, at most `MAX_PANELS` in traces and ranks; a forest plot shows
         those with the largest |mean| / sd.
     level : float
-        Posterior probability of the intervals of a forest.
+        Posterior probability of the intervals of a forest plot.
     axes : sequence of matplotlib Axes, optional
     """
     if kind == "forest":

@@ -167,8 +167,8 @@ def test_sections(
 ) -> list[Section]:
     """Return the joint tests of the fields and of the couplings, one section each.
 
-    Each section shows at most the `SHOWN` rows with the smallest p. Terms without a test are listed
-    below.
+    Each section shows at most the `SHOWN` rows with the smallest p-values. Terms without a test are
+    listed below.
 
     Parameters
     ----------
@@ -488,7 +488,7 @@ def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -
 
 def _h_section(labels: Labels, tests: LikelihoodRatio, i: int) -> Section:
     """Return R's table of predictor i: naive Bayes fields by group and non-reference level, with
-    the predictor's test as note.
+    the predictor's test as a note.
     """
     table = pd.DataFrame(
         np.vstack((tests.h[i], tests.h0[i])),

@@ -105,8 +105,8 @@ def feature_facts(
 
     `counts` contains a table (K, L) for each feature: the weighted counts of its L levels by class.
     `arc_posterior` (m,) is the posterior probability of the arc from the class to each feature
-    (MANB), `feature_weights` (m,) is the weight of each feature (WANBIA, AWNB), in the order of
-    ``structure.features``. Both are None for other fits.
+    (MANB), and `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), both in the order
+    of ``structure.features``. Both are None for other fits.
     """
     # in `labels` and `counts`, which follow the design's order, not ``structure.features``
     position = {name: i for i, name in enumerate(labels.names)}

@@ -295,8 +295,7 @@ def shooter(
 
 
 def _out_of_fold_loss(selection: Choice, class_totals: np.ndarray, rule: str) -> LossRecord | None:
-    """Return the out-of-fold log-loss of the selected terms, or None if there are no folds or no
-    terms.
+    """Return the out-of-fold log-loss of the selected terms, or None if folds or terms are missing.
 
     `class_totals` (K,) contains the total weight of each group.
     """

@@ -211,7 +211,7 @@ class Design:
     @cached_property
     def regressors(self) -> np.ndarray | None:
         """Mean and standard deviation of each numeric regressor of a Boltzmann machine,
-        shape (m, 2), with nan for other predictors; it is None if there are no such regressors.
+        shape (m, 2), with nan for other predictors; it is None if the model has no such regressors.
         """
         out = np.full((len(self.predictors), 2), np.nan)
         for i, factor in enumerate(self.predictors):

@@ -262,7 +262,7 @@ class Factor:
 
     def _code(self, kind: str, value: Any, skip_missing: bool) -> int:
         """Return the code of the level or interval that contains a value; otherwise, the code of
-        the level ``"(rare)"``, or -1 if there is no such level.
+        the level ``"(rare)"``, or -1 if this level does not exist.
 
         With `skip_missing`, missing values are not coded as ``"(rare)"``.
         """

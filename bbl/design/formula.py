@@ -87,7 +87,7 @@ class FormulaTerms:
 
     @property
     def order(self) -> int:
-        """The highest order of a term, or 1 if there are no interactions."""
+        """The highest order of a term, or 1 if the formula has no interactions."""
         return self.interactions.order
 
 

@@ -95,7 +95,7 @@ class Interactions:
 
     @cached_property
     def order(self) -> int:
-        """The highest order of a term, or 1 if there are no terms."""
+        """The highest order of a term, or 1 if the set is empty."""
         bound = max([self.cube.order, *self.added])  # upper bound on the order
         return next((k for k in range(bound, 1, -1) if self.count(k)), 1)
 

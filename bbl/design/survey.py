@@ -311,8 +311,8 @@ class SurveyDesign:
     def _make_replicates(
         self, frame: Frame, plan: SamplingPlan, labels: list[str]
     ) -> Replicates | None:
-        """Return the replicates, which are read from columns or created, or None if there is no
-        replicate type.
+        """Return the replicates, which are read from columns or created, or None if the design has
+        no replicate type.
 
         `labels` contains the names of the strata, by number.
         """

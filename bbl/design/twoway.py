@@ -131,7 +131,7 @@ class TwoWay:
         names.
 
         Rows that are not in this table have the codes I, I + 1, ...; unknown columns raise a
-        LevelError. Missing values are nan. The values are None if there are no new rows or no
+        LevelError. Missing values are nan. The values are None if the table has no new rows or no
         response column.
         """
         frame = to_frame(newdata, "newdata")

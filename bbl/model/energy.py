@@ -96,7 +96,7 @@ class Energy:
     h : ndarray, shape (D, K)
         Fields of the D non-reference levels.
     J : ndarray, shape (D, D, K)
-        Couplings of pairs, above the diagonal; of shape (0, 0, K) if there are no pairs.
+        Couplings of pairs, above the diagonal; of shape (0, 0, K) if the model has no pairs.
     higher : Higher or None
         The terms of three or more predictors.
     values : ndarray, shape (higher.size, K)

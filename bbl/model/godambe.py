@@ -188,7 +188,7 @@ class Influence(RowInfluence):
     def _row_arrays(self, rows: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the design (n, 1 + D), residuals (n, layout.D), and weights (m, n) for each site.
 
-        A residual is the target of a level (1 or 0 if there is no prior) minus its conditional
+        A residual is the target of a level (1 or 0 if the prior count is 0) minus its conditional
         probability. A weight is ``W/W_i`` if the row is usable for site i, and 0 otherwise.
         """
         layout = self.layout

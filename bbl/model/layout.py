@@ -45,8 +45,8 @@ class Layout:
         depend on the scores: see `bbl.model.scores`.
     numbers : ndarray, shape (m, 2), optional
         Mean and standard deviation of each numeric regressor, and nan for other predictors; None if
-        there are no numeric regressors. A numeric regressor counts as a predictor with two levels:
-        its parameters are slopes, and its value replaces the indicator of level 1.
+        the model has no numeric regressors. A numeric regressor counts as a predictor with two
+        levels: its parameters are slopes, and its value replaces the indicator of level 1.
 
     Attributes
     ----------

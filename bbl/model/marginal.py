@@ -48,7 +48,7 @@ class MarginalEnergy(Energy):
     h : ndarray, shape (D, K)
         Fields.
     J : ndarray, shape (D, D, K)
-        Couplings of pairs, above the diagonal; of shape (0, 0, K) if there are no pairs.
+        Couplings of pairs, above the diagonal; of shape (0, 0, K) if the model has no pairs.
 
     Examples
     --------

@@ -52,7 +52,7 @@ def loss_text(record: LossRecord | None) -> str:
 
 
 def priors_facts(groups: Sequence[Hashable], priors: np.ndarray | None) -> dict[str, str]:
-    """Return the summary line on the priors as a dict by title, which is empty if there are no
+    """Return the summary line on the priors as a dict by title, which is empty if the model has no
     priors.
     """
     if priors is None:

@@ -500,7 +500,7 @@ def _effective_share(fit: ClassifierBase) -> float:
     """Return the ratio of Kish's (1965) effective number of rows to the total weight of a sampling
     design.
 
-    The result is 1 if there is no design.
+    The result is 1 if the model has no sampling design.
 
     It is ``(sum w)^2 / sum w^2`` divided by ``sum w``.
     """

@@ -1,8 +1,8 @@
 """ModelResults, the base class of fitted models: training rows, likelihood, criteria, summary,
 report and model file.
 
-Below, n, m and K are the numbers of rows, predictors and groups (K = 1 if there is no response),
-and predictor i has L_i levels.
+Below, n, m and K are the numbers of rows, predictors and groups (K = 1 for a model without a
+response), and predictor i has L_i levels.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Training:
         Tests printed in the summary; None for a model from a file of an earlier version, which did
         not store them.
     sampling_design : str or None
-        Text on the sampling design for the summary; None if there is no design.
+        Text on the sampling design for the summary; None if the model has no sampling design.
     """
 
     nobs: float

@@ -373,13 +373,13 @@ def make_sink(
     """Return a `TableSink` if there are few possible states, and otherwise the sink made by
     `make_store`.
 
-    `n` is the number of rows to store; `nfold` is 0 if there are no folds. `weighted` indicates
-    whether weights may differ from 1, and `masked` whether values may be missing. `make_store` is
-    called with `n`, `n_levels` (m,), `weighted`, `masked`, `dtype` and the number of buckets
-    (group, fold). `dtype` is the type of the codes; by default, the smallest type for these levels.
-    It is float64 if there are numeric predictors, which have too many values for a table. The
-    number of buckets only determines the size of buffers; it does not include the few buckets with
-    rows of an unknown group.
+    `n` is the number of rows to store; `nfold` is 0 if rows are not assigned to folds. `weighted`
+    indicates whether weights may differ from 1, and `masked` whether values may be missing.
+    `make_store` is called with `n`, `n_levels` (m,), `weighted`, `masked`, `dtype` and the number
+    of buckets (group, fold). `dtype` is the type of the codes; by default, the smallest type for
+    these levels. It is float64 if there are numeric predictors, which have too many values for a
+    table. The number of buckets only determines the size of buffers; it does not include the few
+    buckets with rows of an unknown group.
     """
     n_states = math.prod(int(L) + masked for L in n_levels)
     dtype = dtype or code_dtype(n_levels)

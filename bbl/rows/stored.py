@@ -154,8 +154,8 @@ class StoredSample(Rows):
     @property
     @abstractmethod
     def cluster_threads(self) -> int:
-        """Number of tasks that a cluster can run simultaneously on these rows, or 0 if there is no
-        cluster.
+        """Number of tasks that a cluster can run simultaneously on these rows, or 0 if the rows are
+        in a file.
         """
 
     @property
@@ -351,7 +351,7 @@ class StoredSample(Rows):
             self.file.passed(self.file.passes)
 
     def _concatenate(self, blocks: list[Sample]) -> Sample:
-        """Return blocks of these rows as one sample; it is empty if there are no blocks."""
+        """Return blocks of these rows as one sample; it is empty if the sample has no blocks."""
         if blocks:
             return concatenate(blocks)
         codes = np.zeros((0, self.m), dtype=self.file.dtype)

@@ -128,8 +128,7 @@ def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
 
 
 def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Round cuts (c,) to a small number of digits for labels, by at most 5 % of `gaps` (c,).
-    """
+    """Round cuts (c,) to a small number of digits for labels, by at most 5 % of `gaps` (c,)."""
     digits = np.ceil(1.0 - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
     return np.array(
         [round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)]

@@ -67,7 +67,7 @@ class LikelihoodRatio:
 
     @property
     def test(self) -> np.ndarray:
-        """Text that describes how each p (m,) was computed; "" if there is no test."""
+        """Text that describes how each p (m,) was computed; "" for a predictor without a test."""
         texts = np.where(self.exact, "exact", "chi-square").astype(object)
         texts[self.is_drawn] = "Monte Carlo"
         texts[self.is_bound] = "Monte Carlo, upper bound"

@@ -114,7 +114,7 @@ def check_zeros_call(
     Parameters
     ----------
     zeros : object
-        The argument; None if there are no structural zeros.
+        The argument; None if it was not given.
     refusals : mapping
         Features that the method does not support, with reasons; see `Engine.refusals`.
     log_z : str

@@ -107,8 +107,8 @@ def mcSample(
 
 
 def _read_predictors(predictors: PredictorLevels | None) -> tuple[list, list[list]]:
-    """Return the names of `predictors` and their lists of levels; if there are no names, they are
-    x1, x2, ...
+    """Return the names of `predictors` and their lists of levels; unnamed predictors are called x1,
+    x2, ...
     """
     if isinstance(predictors, Mapping):
         names = list(predictors)

@@ -111,7 +111,7 @@ class ScoreNode:
     Attributes
     ----------
     temperature : float
-        Factor by which the scores are multiplied.
+        Factor that multiplies the scores.
     offset : ndarray, shape (K,), or None
         Added to the scores after the factor.
     empty : ndarray, shape (K,), or None

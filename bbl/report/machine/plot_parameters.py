@@ -81,8 +81,8 @@ def plot_parameters(
         Groups to draw; all by default.
     errors : array_like, shape (K, D) or (2, K, D), optional
         Intervals of the fields of all groups: half-widths, or distances of the lower and upper
-        limits; nan where there is no interval. Bars are drawn with error bars; in a map, dots mark
-        fields whose interval excludes zero.
+        limits; nan where the interval is missing. Bars are drawn with error bars; in a map, dots
+        mark fields whose interval excludes zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if any; a new figure by
         default.

@@ -139,7 +139,7 @@ def pack_posterior(posterior: Posterior) -> dict[str, np.ndarray]:
 def unpack_posterior(table: TwoWay, arrays: dict[str, np.ndarray]) -> Posterior:
     """Return the posterior stored by `pack_posterior` from validated arrays.
 
-    Raises a ValueError if there are no draws.
+    Raises a ValueError if the model has no draws.
     """
     # the first axis of all arrays is the chain
     draws = Draws(*(arrays[f"draws_{name}"] for name in ARRAYS))

@@ -486,7 +486,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
         """Return a sentence on the strengths of the arcs between features, and their graph and heat
         map.
 
-        Both are empty if there are no training rows in memory.
+        Both are empty if the model has no training rows in memory.
         """
         if self.training is None or not self.training.whole:
             return [], ""

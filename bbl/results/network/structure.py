@@ -270,8 +270,8 @@ class AveragedStructure(Inspection):
 
     @property
     def members(self) -> dict[Hashable, Structure]:
-        """Graphs, by the name of the feature that is the parent of all others (None if there are no
-        features).
+        """Graphs, by the name of the feature that is the parent of all others (None if the
+        structures have no features).
         """
         # `aode` puts the parent of all other features first
         names = [self.columns[dag.features[0]] if len(dag.features) else None for dag in self.dags]

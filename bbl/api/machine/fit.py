@@ -200,8 +200,8 @@ def bbl(
         group; with ``a:u`` its mean also depends on the level of a, and with ``u:v`` the two
         numeric predictors are correlated. With ``method="conditional"`` they are regressors, and
         the formula can contain squares ``u:u``. ``method="auto"`` averages both kinds of models,
-        and models in which the numeric predictors are binned. True selects float columns, and
-        integer columns with more than 20 distinct values.
+        and models with binned numeric predictors. True selects float columns, and integer columns
+        with more than 20 distinct values.
     covariance : {"group", "shared", "cv"}, default "group"
         Whether each group has its own covariance matrix of the numeric predictors, as in quadratic
         discriminant analysis, or all groups have the same covariance matrix, as in linear

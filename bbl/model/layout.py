@@ -64,8 +64,8 @@ class Layout:
     D : int
         Number of non-reference levels, ``sum(L_i - 1)``; also the number of fields.
     support : Support or None
-        The argument. Its `scope` contains the predictors with structural zeros, and its `factor` a
-        table of 0 and -inf for their levels.
+        The argument `support`. Its `scope` contains the predictors with structural zeros, and its
+        `factor` a table of 0 and -inf for their levels.
     scores : tuple or None
         The argument `scores`; None if all predictors are nominal.
     numbers : ndarray or None

@@ -44,7 +44,7 @@ class MarginalEnergy(Energy):
     ----------
     layout : Layout
     theta : ndarray, shape (K, layout.size)
-        The argument.
+        The argument `theta`.
     h : ndarray, shape (D, K)
         Fields.
     J : ndarray, shape (D, D, K)

@@ -54,12 +54,6 @@ def effects(newdata: Any, **options: Any) -> Any:
 
 
 TABLE = {
-    "regressors under a design": case(
-        r"Choose method='pseudo', or bin the numeric predictors with bbl\.bin",
-        lambda: numeric(method="conditional", ridge=0, **DESIGN),
-        lambda: numeric(method="pseudo", **DESIGN),
-        lambda: fit(FORMULA, bbl.bin(ROWS, "x", bins=3), method="conditional", ridge=0, **DESIGN),
-    ),
     "a tuned covariance under a design": case(
         r"Omit the covariance argument\.",
         lambda: numeric(covariance="cv", **DESIGN),

@@ -137,6 +137,76 @@ def test_replicate_weights_refit_the_means(table):
     assert_allclose(effects.frame["std_error"][0], np.std(refits, ddof=1), rtol=1e-6)
 
 
+REGRESSION = {"numeric": ["u", "v"], "method": "conditional", "ridge": 0, "verbose": 0}
+
+
+def logistic(table, weights):
+    """Return the regressors, the estimates and their influences by statsmodels."""
+    X = np.column_stack(
+        [np.ones(len(table)), table["a"] == 1, table[["u", "v"]], (table["a"] == 1) * table["u"]]
+    ).astype(float)
+    y = (table["y"] == "s").to_numpy(float)
+    fit = sm.GLM(y, X, sm.families.Binomial(), freq_weights=weights).fit(tol=1e-13, maxiter=99)
+    p = fit.fittedvalues
+    bread = np.linalg.inv((X * (weights * p * (1 - p))[:, None]).T @ X)
+    return X, fit.params, (X * (weights * (y - p))[:, None]) @ bread
+
+
+def increase(X, params, weights):
+    """Return the average effect of u + 0.5."""
+    moved = X + 0.5 * np.column_stack(
+        [np.zeros(len(X)), np.zeros(len(X)), np.ones(len(X)), np.zeros(len(X)), X[:, 1]]
+    )
+    rise = 1 / (1 + np.exp(-moved @ params)) - 1 / (1 + np.exp(-X @ params))
+    return np.average(rise, weights=weights)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1000.0])
+def test_regressions_on_numbers_have_linearised_errors(table, unit):
+    """By hand, in any unit of the numeric predictors."""
+    design = bbl.survey("w", strata="stratum", cluster="cluster", nested=True)
+    scaled = table.assign(u=table["u"] * unit, v=table["v"] * unit)
+    fit = bbl.bbl("y ~ a*u + v", scaled, design=design, **REGRESSION)
+    w = table["w"].to_numpy()
+    X, params, influences = logistic(table, w)
+    V = np.zeros((5, 5))
+    for stratum in range(3):
+        own = (table["stratum"] == stratum).to_numpy()
+        sums = pd.DataFrame(influences[own]).groupby(table.loc[own, "cluster"].to_numpy()).sum()
+        deviations = (sums - sums.mean()).to_numpy()
+        V += len(sums) / (len(sums) - 1) * deviations.T @ deviations
+    frame = fit.inference().table().query("group == 's'")
+    units = np.array([1.0, unit, unit, unit])  # a, u, v, a:u
+    assert_allclose(frame["estimate"], params[1:] / units, rtol=1e-7)
+    assert_allclose(frame["se"], np.sqrt(V.diagonal())[1:] / units, rtol=1e-6)
+    effect = fit.avg_comparisons("u", step=0.5 * unit).frame.query("group == 's'").iloc[0]
+    slopes = [
+        (increase(X, params + h, w) - increase(X, params - h, w)) / 2e-6 for h in 1e-6 * np.eye(5)
+    ]
+    assert_allclose(effect["estimate"], increase(X, params, w), rtol=1e-7)
+    assert_allclose(effect["std_error"], np.sqrt(slopes @ V @ slopes), rtol=1e-5)
+    tests = fit.inference().tests(of=("s", "n"))
+    other = bbl.bbl("y ~ a*u + v", table, design=design, **REGRESSION)
+    assert_allclose(tests["p"], other.inference().tests(of=("s", "n"))["p"], rtol=1e-5)
+
+
+def test_regressions_on_numbers_are_refitted_to_replicates(table):
+    weights = np.random.default_rng(3).exponential(size=(len(table), 12)) + 0.2
+    replicates = pd.DataFrame(weights, columns=[f"r{k}" for k in range(12)])
+    design = bbl.survey("w", replicates=list(replicates), type="bootstrap")
+    fit = bbl.bbl(
+        "y ~ a*u + v", pd.concat([table, replicates], axis=1), design=design, **REGRESSION
+    )
+    w = table["w"].to_numpy()
+    refits = [logistic(table, weights[:, k])[1] for k in range(12)]
+    frame = fit.inference().table().query("group == 's'")
+    assert_allclose(frame["se"], np.std(refits, axis=0, ddof=1)[1:], rtol=1e-6)
+    effect = fit.avg_comparisons("u", step=0.5).frame.query("group == 's'").iloc[0]
+    X = logistic(table, w)[0]
+    effects = [increase(X, params, w) for params in refits]
+    assert_allclose(effect["std_error"], np.std(effects, ddof=1), rtol=1e-6)
+
+
 def test_what_assumes_single_rows_is_refused(table, tmp_path):
     design = bbl.survey("w", cluster="cluster")
     fit = fitted(table, design=design)
@@ -145,10 +215,6 @@ def test_what_assumes_single_rows_is_refused(table, tmp_path):
     assert compared["test"].str.contains("independently sampled").any()
     with pytest.raises(OptionError, match="Omit the shrink argument"):
         fitted(table, design=design, shrink="cv")
-    with pytest.raises(OptionError, match="method='pseudo'"):
-        bbl.bbl(
-            "y ~ a + u", table, design=design, numeric="u", method="conditional", ridge=0, verbose=0
-        )
     fit.save(tmp_path / "fit.bbl", store_data=True)
     loaded = bbl.load(tmp_path / "fit.bbl")
     one = fit.inference().tests(of=("s", "n"))

@@ -358,21 +358,13 @@ def check_numbers(
                 value=value,
             )
     tuned = [name for name, value in options.settings.items() if value == "cv"]
-    if others["design"] is not None:
-        if engine.regresses:
-            raise OptionError(
-                f"With numeric predictors, standard errors of method={engine.name!r} do not "
-                "account for a sampling design.",
-                argument="numeric",
-                hint="Choose method='pseudo', or bin the numeric predictors with bbl.bin().",
-            )
-        if tuned:
-            raise OptionError(
-                f"{tuned[0]}='cv' assumes independently sampled rows, but this call has a sampling "
-                "design.",
-                argument=tuned[0],
-                hint=f"Omit the {tuned[0]} argument.",
-            )
+    if others["design"] is not None and tuned:
+        raise OptionError(
+            f"{tuned[0]}='cv' assumes independently sampled rows, but this call has a sampling "
+            "design.",
+            argument=tuned[0],
+            hint=f"Omit the {tuned[0]} argument.",
+        )
     if tuned:  # the folds consist of rows sorted by their values
         refuse_batches(data, f"{tuned[0]}='cv'", tuned[0])
     for name, value in others.items():

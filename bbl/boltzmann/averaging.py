@@ -301,6 +301,11 @@ class Averaged:
         Out-of-fold log-loss of the average.
     left_out : tuple of str
         Descriptions of the candidates that were too large to be tuned.
+    rows : tuple of int
+        Number of rows that each member was fitted to, if these are not the same for all members;
+        see `bbl.boltzmann.averaging_all_rows`.
+    setting_rows : int
+        Number of sampled rows that the settings were chosen on; 0 for all rows.
     """
 
     members: tuple[Member, ...]
@@ -308,6 +313,8 @@ class Averaged:
     losses: np.ndarray
     log_loss: LossRecord | None
     left_out: tuple[str, ...] = ()
+    rows: tuple[int, ...] = ()
+    setting_rows: int = 0
 
     def class_scores(self, codes: np.ndarray, missing: np.ndarray | None = None) -> np.ndarray:
         """Return the logs (n, K) of averaged probabilities of rows; see `average_members`."""

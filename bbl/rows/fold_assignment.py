@@ -46,6 +46,15 @@ class FoldAssignment:
 
     nfold: int  # number of folds
     rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive folds
+    # least number of rows of a fold: with fewer rows, there are fewer folds, or none
+    least: int = 0
+
+    def of_rows(self, n: int) -> FoldAssignment | None:
+        """Return the specification for `n` rows; None if there are too few for two folds."""
+        if not self.least:
+            return self
+        nfold = min(self.nfold, n // self.least)
+        return replace(self, nfold=nfold) if nfold > 1 else None
 
 
 class FoldAssigner:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bbl.boltzmann.averaging import fit_average, out_of_fold
+from bbl.boltzmann.averaging_all_rows import fit_average_of_all_rows
 from bbl.boltzmann.fitted import list_problems, warn_problems
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import weigh
@@ -98,7 +99,8 @@ def fit_auto(
     and `priors` contains the class proportions (K,).
     """
     with progress_bar(NFOLD, "auto", verbose) as progress:
-        averaged = fit_average(data, spec, progress)
+        find = fit_average if data.sample.in_memory else fit_average_of_all_rows
+        averaged = find(data, spec, progress)
     labels = data.design.labels
     warn_problems(
         [

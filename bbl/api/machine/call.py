@@ -454,7 +454,7 @@ def prepare(
     extra_fits: int = 0,
     make_assignment: Callable[[Engine, np.random.Generator], FoldAssignment | None] | None = None,
     needs_counts: bool = False,
-    needs_all_rows: bool = False,
+    most_rows: int | None = None,
     has_folds: bool = True,
 ) -> tuple[FitSpec, FitData]:
     """Check the arguments shared by the public functions, make the engine, and encode the data.
@@ -474,8 +474,9 @@ def prepare(
         ``make_assignment(engine, rng)`` returns the fold assignment of data read in batches.
     needs_counts : bool, default False
         Whether weights must be integers even if the method accepts real weights.
-    needs_all_rows : bool, default False
-        Whether data read in batches are loaded into memory even if the method reads blocks.
+    most_rows : int, optional
+        Number of rows read in batches up to which they are loaded into memory even if the method
+        reads blocks.
     has_folds : bool, default True
         Whether the rows will be divided into folds, so that methods that need all rows load them.
     """
@@ -545,8 +546,9 @@ def prepare(
         workers=workers,
     )
     # engines that need all rows load them, unless a plain fit of many rows can read them in rounds
-    is_loaded = source is not None and (needs_all_rows or not engine.streams)
-    if is_loaded and (needs_all_rows or has_folds or not engine.loads):
+    is_small = most_rows is not None and encoded.sample.n <= most_rows
+    is_loaded = source is not None and (is_small or not engine.streams)
+    if is_loaded and (is_small or has_folds or not engine.loads):
         encoded = load_rows(encoded)
     if not encoded.design.classes:
         check_classes(formula, calibrate, relevance)

@@ -27,6 +27,7 @@ from bbl.api.machine.call import (
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
 from bbl.api.training_data import refuse_batches
+from bbl.boltzmann.averaging_all_rows import MANY_ROWS, auto_assignment
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import list_problems, warn_problems
@@ -120,13 +121,13 @@ def bbl(
         all rows. Formulas are never evaluated as code.
     data : DataFrame (pandas, polars), pyarrow Table or dict of lists
         One row per observation, or per distinct row with `weights`. Methods "pseudo", "ml", "mf",
-        "naive" and "conditional" (with all its options for up to 500,000 rows per group) also
-        accept data read in batches: a Parquet path, list, glob or folder, a pyarrow Dataset or
+        "naive", "auto" and "conditional" (with all its options for up to 500,000 rows per group)
+        also accept data read in batches: a Parquet path, list, glob or folder, a pyarrow Dataset or
         RecordBatchReader, a DuckDB relation, a polars LazyFrame, a Dask DataFrame, or a function
-        that returns an iterator of tables. Methods "boosting", "blanket" and "auto" accept such
-        data too, but load the codes into memory. For data read in batches, `weights` must be the
-        name of a column, and the fitted model stores the rows without their order, or a sample of
-        them, for standard errors, tests and effects.
+        that returns an iterator of tables. Methods "boosting" and "blanket" accept such data too,
+        but load the codes into memory. For data read in batches, `weights` must be the name of a
+        column, and the fitted model stores the rows without their order, or a sample of them, for
+        standard errors, tests and effects.
     weights : column name or array of length n, optional
         Integer frequencies; a row of weight w counts as w identical rows. "pseudo", "ml", "mf",
         "naive", "pvi", "pcd", "mpf" and "conditional" accept any positive numbers, but then provide
@@ -327,6 +328,8 @@ def bbl(
 
         Rows that are loaded into memory are assigned to folds afterwards, like the rows of a table.
         """
+        if uses_auto:
+            return auto_assignment()
         if not engine.streams or not _needs_folds(engine, tuning_rule, calibrate):
             return None
         return FoldAssignment(NFOLD, rng)
@@ -354,7 +357,7 @@ def bbl(
         extra_fits=int(test_null),
         make_assignment=make_assignment,
         needs_counts=uses_auto,
-        needs_all_rows=uses_auto,
+        most_rows=MANY_ROWS if uses_auto else None,
         has_folds=tuning_rule is not None or calibrate != "none",
     )
     # `design` is the sampling design; `encoded.design` is the formula read against the data

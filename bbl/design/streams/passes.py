@@ -246,6 +246,8 @@ def encode_source(
     reader = replace(reader, weight_unit=unit)
     # equal real-valued weights are treated as ones from here on
     are_counts = summary.whole or summary.least == summary.most
+    if assignment is not None:
+        assignment = assignment.of_rows(int(rows.sum()))
     assigner = (
         None if assignment is None else FoldAssigner(assignment, rows, totals / unit, are_counts)
     )

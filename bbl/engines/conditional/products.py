@@ -26,6 +26,7 @@ MAX_QUAD_STATES = (
 )  # joint levels of four composites, unless a single predictor has more levels
 MAX_STATES = 2**22  # beyond, tables are larger than the products they replace
 BLOCK_ROWS = 16_384  # rows at a time for tables of two composites
+MAX_TABLE_BYTES = 2**27  # of tables that are filled at a time
 QUAD_ROWS = 2**17  # rows at a time for tables of four composites
 MAX_QUADS = 50_000  # sets of four composites
 
@@ -381,8 +382,20 @@ class DesignProducts:
         Each moment is the sum of the weights of rows with a combination of up to four levels of
         interacting predictors.
         """
-        composites = self._of_four
+        out = np.zeros((len(weights), self._moments.size))
         tables = self._moments.tables
+        cells = [_n_cells(self._of_four, subset) for subset, _ in tables]
+        # as many tables at a time as fit into memory
+        step = max(1, int(MAX_TABLE_BYTES // (8.0 * len(weights) * max(cells, default=1))))
+        for first in range(0, len(tables), step):
+            self._add_moments(out, codes, weights, tables[first : first + step])
+        return out
+
+    def _add_moments(
+        self, out: np.ndarray, codes: np.ndarray, weights: np.ndarray, tables: list
+    ) -> None:
+        """Write the moments of some tables to `out` (w, M)."""
+        composites = self._of_four
         totals = [np.zeros((len(weights), _n_cells(composites, subset))) for subset, _ in tables]
         for first in range(0, len(codes), QUAD_ROWS):
             rows = slice(first, min(len(codes), first + QUAD_ROWS))
@@ -391,7 +404,6 @@ class DesignProducts:
                 cell = joint(subset)
                 for own, weight in zip(total, weights, strict=True):
                     own += np.bincount(cell, weight[rows], len(own))
-        out = np.zeros((len(weights), self._moments.size))
         for (subset, entries), total in zip(tables, totals, strict=True):
             table = total.reshape(len(weights), *(composites.n_states[c] for c in subset))
             for axis, c in enumerate(subset, 1):
@@ -399,9 +411,8 @@ class DesignProducts:
                     np.tensordot(composites.values[c], table, axes=(1, axis)), 0, axis
                 )
             flat = table.reshape(len(weights), -1)
-            for target, cells in entries:
-                out[:, target] = flat[:, cells]
-        return out
+            for target, positions in entries:
+                out[:, target] = flat[:, positions]
 
 
 class _JointCodes:

@@ -110,6 +110,10 @@ class AverageResults(ClassifierResults):
     losses: np.ndarray
     # candidates of ``method="auto"`` that were too large for these data
     _left_out: tuple[str, ...] = field(default=(), kw_only=True, repr=False)
+    # number of rows that each member was fitted to, and that the settings were chosen on, if the
+    # rows were too many to choose settings on all of them
+    _member_rows: tuple[int, ...] = field(default=(), kw_only=True, repr=False)
+    _setting_rows: int = field(default=0, kw_only=True, repr=False)
 
     _kind = "average"
     _refusals = lacking(  # capabilities that averages lack, some with the reason
@@ -247,10 +251,14 @@ class AverageResults(ClassifierResults):
     def tuning(self) -> pd.DataFrame:
         """Tuned options, out-of-fold log-loss and weight of each member."""
         settings = [member._traits.setting for member in self.members]
-        return pd.DataFrame(
-            {"setting": settings, "log_loss": self.losses, "weight": self.member_weights},
-            index=self.names,
-        )
+        columns: dict[str, Any] = {
+            "setting": settings,
+            "log_loss": self.losses,
+            "weight": self.member_weights,
+        }
+        if self._member_rows:
+            columns["rows"] = list(self._member_rows)
+        return pd.DataFrame(columns, index=self.names)
 
     @property
     def _bootstrap_members(self) -> list[tuple[ClassifierResults, float]]:
@@ -428,6 +436,7 @@ class AverageResults(ClassifierResults):
             **loss_facts(self.log_loss),
             "Converged": self._convergence_text(),
             **({"Left out": self._left_out_text} if self._left_out else {}),
+            **({"Rows": self._member_rows_text} if self._member_rows else {}),
         }
         note = "log_loss: out-of-fold loss of each member; weight: its weight in the average."
         # `_counts`: for each predictor i, the weighted level counts (K, L_i) in the training rows
@@ -467,6 +476,19 @@ class AverageResults(ClassifierResults):
     def _left_out_text(self) -> str:
         """Candidates that were left out, with the reasons."""
         return f"{', '.join(self._left_out)} (too many parameters with all pairs)"
+
+    @property
+    def _member_rows_text(self) -> str:
+        """The rows that settings were chosen on, and that the members were fitted to."""
+        parts = []
+        for n in sorted(set(self._member_rows), reverse=True):
+            names = [
+                name for name, own in zip(self.names, self._member_rows, strict=True) if own == n
+            ]
+            listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            rows = f"the {n:,}" if n == self._setting_rows else f"{n:,}"
+            parts.append(f"{listed} fitted to {rows}")
+        return f"settings chosen on {self._setting_rows:,} random rows; {'; '.join(parts)}"
 
     @property
     def _heading(self) -> str:
@@ -557,6 +579,9 @@ class AverageResults(ClassifierResults):
         }
         if self._left_out:
             meta["left_out"] = list(self._left_out)
+        if self._member_rows:
+            meta["member_rows"] = list(self._member_rows)
+            meta["setting_rows"] = self._setting_rows
         arrays = {
             f"m{k}_{name}": array
             for k, (_, member_arrays) in enumerate(contents)
@@ -597,6 +622,14 @@ class AverageResults(ClassifierResults):
         left_out = meta.get("left_out", [])
         if not isinstance(left_out, list) or not all(isinstance(name, str) for name in left_out):
             raise ValueError("its list of methods that were left out is malformed")
+        member_rows = meta.get("member_rows", [])
+        setting_rows = meta.get("setting_rows", 0)
+        if (
+            not isinstance(member_rows, list)
+            or len(member_rows) not in (0, len(members))
+            or not all(type(n) is int and n > 0 for n in (*member_rows, setting_rows or 1))
+        ):
+            raise ValueError("its numbers of rows are malformed")
         design = replace(first.design, missing=missing)
         return cls(
             meta["call"],
@@ -611,6 +644,8 @@ class AverageResults(ClassifierResults):
             priors=average_arrays.get("priors"),
             _stored_loss=unpack_loss(meta),
             _left_out=tuple(left_out),
+            _member_rows=tuple(member_rows),
+            _setting_rows=setting_rows,
         )
 
 
@@ -679,6 +714,8 @@ def auto_results(
         priors=priors,
         _stored_loss=loss,
         _left_out=averaged.left_out,
+        _member_rows=averaged.rows,
+        _setting_rows=averaged.setting_rows,
     )
 
 

@@ -67,13 +67,13 @@ def write_batches(path: Path, n: int, batch: Callable[[int], dict[str, Any]]) ->
     return path
 
 
-def write_rows(path: Path, n: int, levels: int, skew: float, m: int = 20) -> Path:
+def write_rows(path: Path, n: int, levels: int, skew: float, m: int = 20, seed: int = 0) -> Path:
     """Write `n` rows of a response and `m` chained predictors, strings, to a Parquet file; `skew`
     makes levels rare.
     """
     import pyarrow as pa
 
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     shares = np.exp(-skew * np.arange(levels))
     cuts, names = np.cumsum(shares / shares.sum())[:-1], [f"level {a}" for a in range(levels)]
 

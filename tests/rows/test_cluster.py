@@ -7,9 +7,11 @@ import pickle
 import signal
 import time
 
+import lazydata
 import numpy as np
 import pytest
 
+import bbl
 from bbl.engines.pseudo import blocks as pseudo_blocks
 from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.model.layout import Layout
@@ -125,6 +127,22 @@ def kept(client):
 
 def set_share(share):
     cluster.CACHE_SHARE = share
+
+
+def test_conditional_fits_by_rows_are_those_of_a_file(client, tmp_path):
+    table = lazydata.make_correlated(20_000, 14)
+    paths = lazydata.write_parts(table, tmp_path / "parts", 3)
+    with pytest.MonkeyPatch.context() as patch:
+        lazydata.keep_few(patch)
+        options = {"method": "conditional", "ridge": 0, "verbose": 0}
+        own = bbl.bbl("y ~ . + x0 * x1 + x2 * x3", [str(path) for path in paths], **options)
+        lazy = bbl.bbl(
+            "y ~ . + x0 * x1 + x2 * x3", [str(path) for path in paths], client=client, **options
+        )
+    assert not lazy._kept.is_complete
+    np.testing.assert_allclose(
+        lazy.estimate.coefficients, own.estimate.coefficients, rtol=1e-8, atol=1e-9
+    )
 
 
 @pytest.mark.long

@@ -119,6 +119,70 @@ class _Gradient:
         return [value, sums]
 
 
+@dataclass(frozen=True)
+class _Columns:
+    """The number and the weight of the rows of a block in each column of the design (p,)."""
+
+    products: DesignProducts
+
+    def __call__(self, block: Sample) -> list[np.ndarray]:
+        """Return the two sums."""
+        values = np.column_stack([block.weights > 0.0, block.weights]).astype(float)
+        return [*self.products.sums(block.codes, values)]
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Sums over a block of rows for information matrices; see `DesignProducts.moments`.
+
+    Attributes
+    ----------
+    products : DesignProducts
+    weights : callable
+        ``weights(products, block)`` returns the weights (w, n) of the rows in each matrix.
+    """
+
+    products: DesignProducts
+    weights: Callable[[DesignProducts, Sample], np.ndarray]
+
+    def __call__(self, block: Sample) -> np.ndarray:
+        """Return the moments (w, M)."""
+        return self.products.moments(block.codes, self.weights(self.products, block))
+
+
+@dataclass(frozen=True)
+class _Probabilities:
+    """Weights of the information at `coefficients` (k - 1, p)."""
+
+    coefficients: np.ndarray
+
+    def __call__(self, products: DesignProducts, block: Sample) -> np.ndarray:
+        """Return the weights of a block."""
+        p = _probabilities(products.scores(block.codes, self.coefficients))
+        return _information_weights(p, block.weights)
+
+
+@dataclass(frozen=True)
+class _EqualOnFace:
+    """Weights of the information with equal probabilities of the cells on the face.
+
+    `direction` (k, p) is that of `margins_of_sums`.
+    """
+
+    direction: np.ndarray
+
+    def __call__(self, products: DesignProducts, block: Sample) -> np.ndarray:
+        """Return the weights of a block."""
+        on_face = products.scores(block.codes, self.direction) > -0.5
+        equal = on_face / np.maximum(on_face.sum(axis=1, keepdims=True), 1)
+        return _information_weights(equal, np.ones(block.n))
+
+
+def _ones(products: DesignProducts, block: Sample) -> np.ndarray:
+    """Return weights of 1."""
+    return np.ones((1, block.n))
+
+
 class _AllRows:
     """All rows, which are in a file or on a cluster.
 
@@ -138,16 +202,11 @@ class _AllRows:
         self.key = ("composites", layout.n_levels.tobytes(), self.products.key)
         self.passes = 0
         # numbers (K, p) of rows with each column, and their weights
-        counts, weights = rows.grouped_sums((self.key, "columns"), self._counts, K)
+        counts, weights = rows.grouped_sums((self.key, "columns"), _Columns(self.products), K)
         self.row_counts = counts
         self.column_weights = weights
         self.groups = np.flatnonzero(weights[:, 0] > 0.0)
         self.total = float(weights[:, 0].sum())
-
-    def _counts(self, block: Sample) -> list[np.ndarray]:
-        """Return the number and the weight of the block's rows with a 1 in each column (p,)."""
-        values = np.column_stack([block.weights > 0.0, block.weights]).astype(float)
-        return [*self.products.sums(block.codes, values)]
 
     def gradient(self, coefficients: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the mean log-likelihood and its gradient (k - 1, p), from one pass."""
@@ -162,15 +221,7 @@ class _AllRows:
 
     def information(self, coefficients: np.ndarray) -> list[np.ndarray]:
         """Return the blocks (p, p) of the information for pairs of groups, from one pass."""
-
-        def moments(block: Sample) -> np.ndarray:
-            """Return the weighted counts of combinations of levels."""
-            return self.products.moments(block.codes, _information_weights(p(block), block.weights))
-
-        def p(block: Sample) -> np.ndarray:
-            """Return the probabilities (n, k) of the groups."""
-            return _probabilities(self.products.scores(block.codes, coefficients))
-
+        moments = _Moments(self.products, _Probabilities(coefficients))
         self.passes += 1
         return [*self.products.grams_of(self.rows.summed(moments) / self.total)]
 
@@ -288,9 +339,7 @@ class _Rounds:
         gram = self.design.gram()
         if (self.occurs & (gram.diagonal() == 0.0)).any() or not self._is_regular(gram):
             # levels that occur together in few rows: their columns are determined by all rows
-            products = rows.products
-            ones = lambda block: products.moments(block.codes, np.ones((1, block.n)))  # noqa: E731
-            gram = products.grams_of(rows.rows.summed(ones))[0]
+            gram = rows.products.grams_of(rows.rows.summed(_Moments(rows.products, _ones)))[0]
             rows.passes += 1
         self.columns, self.aliased = independent_of_gram(gram)
         self.free = np.repeat(self.columns[None], len(self.free), axis=0)
@@ -310,14 +359,7 @@ class _Rounds:
         self.off_face = 2.0 * OFF_FACE_LOG * relative[1:]
         k, p = self.direction.shape
 
-        def information(block: Sample) -> np.ndarray:
-            """Return the moments of the information with equal probabilities on the face."""
-            on_face = self.rows.products.scores(block.codes, self.direction) > -0.5
-            equal = on_face / np.maximum(on_face.sum(axis=1, keepdims=True), 1)
-            return self.rows.products.moments(
-                block.codes, _information_weights(equal, np.ones(block.n))
-            )
-
+        information = _Moments(self.rows.products, _EqualOnFace(self.direction))
         blocks = self.rows.products.grams_of(self.rows.rows.summed(information) / self.rows.rows.n)
         self.rows.passes += 1
         fisher = _assemble(blocks, self.free)

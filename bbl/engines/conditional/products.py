@@ -131,6 +131,16 @@ class _Composites:
             )
         return out
 
+    def to_functions(self, subset: tuple[int, ...], cells: np.ndarray) -> np.ndarray:
+        """Return sums of products of the functions of several composites.
+
+        `cells` are the sums over their joint levels.
+        """
+        for c in subset:  # each step moves the first axis to the end
+            values = self.values[c]
+            cells = cells.reshape(values.shape[1], -1).T @ values.T
+        return cells.ravel()
+
     @cached_property
     def positions(self) -> list[dict[tuple[tuple[int, int], ...], int]]:
         """Position of each function among the functions of its composite."""
@@ -405,12 +415,7 @@ class DesignProducts:
                 for own, weight in zip(total, weights, strict=True):
                     own += np.bincount(cell, weight[rows], len(own))
         for (subset, entries), total in zip(tables, totals, strict=True):
-            table = total.reshape(len(weights), *(composites.n_states[c] for c in subset))
-            for axis, c in enumerate(subset, 1):
-                table = np.moveaxis(
-                    np.tensordot(composites.values[c], table, axes=(1, axis)), 0, axis
-                )
-            flat = table.reshape(len(weights), -1)
+            flat = np.array([composites.to_functions(subset, own) for own in total])
             for target, positions in entries:
                 out[:, target] = flat[:, positions]
 
@@ -539,17 +544,11 @@ class _Moments:
 
         Products that are always 0 have a large negative number.
         """
-        strides = (
-            dict(
-                zip(
-                    union,
-                    np.cumprod([1, *(n_levels[i] - 1 for i in union[:0:-1])])[::-1],
-                    strict=True,
-                )
-            )
-            if union
-            else {}
-        )
+        strides = {}
+        stride = 1
+        for i in reversed(union):
+            strides[i] = stride
+            stride *= int(n_levels[i]) - 1
         left = _positions(one, strides, n_levels, set())
         right = _positions(other, strides, n_levels, set(one))
         out = left[:, None] + right

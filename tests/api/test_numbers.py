@@ -832,6 +832,9 @@ def test_limits_of_effects_are_those_of_the_moved_fit_in_each_row(table, covaria
         move = V @ gradient / np.sqrt(gradient @ V @ gradient)
         changes = unit_changes[row].reshape(K, -1) @ move
         df = delta.covariance.degrees_of_freedom(gradient.reshape(K, size))
+        for scale in (1e-90, 1e90):  # of steep functions, whose fourth power would overflow
+            same = delta.covariance.degrees_of_freedom(scale * gradient.reshape(K, size))
+            assert_allclose(same, df, rtol=1e-9)
         q = stats.t.ppf(0.975, df)
         moved = [np.exp(scores[row] + side * q * changes) for side in (-1.0, 1.0)]
         limits = sorted(one[g] / one.sum() for one in moved)

@@ -97,10 +97,15 @@ class ScoreCovariance:
         leading = gradients.shape[:-2]
         by_block = gradients.reshape(-1, len(self.blocks), self.blocks[0].shape[0])
         squares, fourth_powers = np.zeros((2, len(by_block)))
-        for k, (E, weights) in enumerate(zip(self.influences, self.row_weights, strict=True)):
-            for part in range(0, len(by_block), FUNCTIONS):
-                chunk = slice(part, part + FUNCTIONS)
-                psi_squares = (E @ by_block[chunk, k].T) ** 2  # (rows, functions)
+        for part in range(0, len(by_block), FUNCTIONS):
+            chunk = slice(part, part + FUNCTIONS)
+            # influences of the rows of each block on the functions, (rows, functions); the result
+            # does not depend on their scale, but fourth powers would overflow
+            psi = [E @ by_block[chunk, k].T for k, E in enumerate(self.influences)]
+            largest = np.max([np.abs(own).max(axis=0, initial=0.0) for own in psi], axis=0)
+            largest[largest == 0.0] = 1.0
+            for own, weights in zip(psi, self.row_weights, strict=True):
+                psi_squares = (own / largest) ** 2
                 squares[chunk] += weights @ psi_squares
                 fourth_powers[chunk] += weights @ psi_squares**2
         n = sum(float(weights.sum()) for weights in self.row_weights)

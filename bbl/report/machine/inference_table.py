@@ -14,8 +14,8 @@ from bbl.report.machine.summary import (
     Section,
     Summary,
     coefficient_section,
+    sections_of_tests,
     shown_note,
-    test_sections,
 )
 from bbl.report.plot_coefficients import plot_coefficients
 from bbl.report.text import distinct_names, label_text
@@ -83,7 +83,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: o
     `table` contains a row for each parameter, with its estimate, test and limits, and in the column
     ``unpenalised`` the estimate without a penalty. This column is shown if the penalty moves an
     estimate outside its limits. `tests` contains the joint tests, and `note` is the line below
-    them. `of` specifies what was compared, as in `test_sections`.
+    them. `of` specifies what was compared, as in `sections_of_tests`.
     """
     # sort by p; several p may be rounded to 0, and these are sorted by |z|, largest first
     # (`distance` is -|z|)
@@ -115,7 +115,7 @@ def inference_summary(table: pd.DataFrame, tests: pd.DataFrame, note: str, of: o
     cells = cells.assign(test=shown["test"].to_numpy())
     sections = [
         Section(f"Parameters{shown_note(shown, table)}", cells),
-        *test_sections(tests, of, note),
+        *sections_of_tests(tests, of, note),
     ]
     table = table.drop(columns="unpenalised")
     tables = {"parameters": table, "tests": tests.drop(columns="odds_ratio")}

@@ -42,7 +42,7 @@ __all__ = [
     "fit_summary",
     "own_summary",
     "shown_note",
-    "test_sections",
+    "sections_of_tests",
 ]
 
 SHOWN = 10  # up to 10 predictors have a table each; with more, one table shows 10 of them
@@ -162,7 +162,7 @@ def _fact_text(value: object) -> str:
     return f"{value:.{DIGITS}g}" if isinstance(value, float) else label_text(value)
 
 
-def test_sections(
+def sections_of_tests(
     tests: pd.DataFrame, of: object, note: str, classes: bool = True
 ) -> list[Section]:
     """Return the joint tests of the fields and of the couplings, one section each.

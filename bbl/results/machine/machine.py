@@ -28,7 +28,7 @@ from bbl.model.energy import known_energy
 from bbl.model.location import Location, LocationModel
 from bbl.model.logz import APPROXIMATE
 from bbl.report.machine.inference_table import labelled, slope_section
-from bbl.report.machine.summary import Section, coefficient_section, test_sections
+from bbl.report.machine.summary import Section, coefficient_section, sections_of_tests
 from bbl.report.machine.tables import Coefficients
 from bbl.report.shooter.terms import order_counts, term_frame
 from bbl.results.batches import find_weights_column, new_blocks
@@ -739,7 +739,7 @@ class MachineResults(ModelResults):
             groups = self.labels.groups
             of = (groups[1], groups[0]) if len(groups) == 2 else "pooled"
         tests = inference.summary_tests(of)
-        sections = test_sections(tests, of, inference.note, self.design.classes)
+        sections = sections_of_tests(tests, of, inference.note, self.design.classes)
         if self.estimate.parameters.layout.scores is not None:
             names = inference._slope_names()
             slopes = slope_section(inference.slopes(), names, self.design.classes)

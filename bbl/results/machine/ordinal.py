@@ -11,7 +11,7 @@ from bbl.boltzmann.fitted import Estimate
 from bbl.design.labels import Labels
 from bbl.engines import Engine
 from bbl.report.machine.inference_table import parameter_names
-from bbl.report.machine.summary import Section, coefficient_section, test_sections
+from bbl.report.machine.summary import Section, coefficient_section, sections_of_tests
 from bbl.results.machine.estimate_tables import estimate_table
 from bbl.results.machine.inference import Inference
 from bbl.results.machine.thresholds import thresholds
@@ -78,4 +78,4 @@ def coefficient_sections(
     ]
     groups = [labels.groups[g] for g in np.flatnonzero(estimate.class_prior > 0.0)]
     of = (groups[1], groups[0])
-    return sections + test_sections(inference.summary_tests(of), of, inference.note)
+    return sections + sections_of_tests(inference.summary_tests(of), of, inference.note)

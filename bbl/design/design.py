@@ -208,6 +208,13 @@ class Design:
         """Which predictors are numeric rather than categorical, shape (m,)."""
         return np.array([isinstance(f, NumberFactor) for f in self.predictors], dtype=bool)
 
+    @property
+    def n_counted_levels(self) -> np.ndarray:
+        """Number of levels of each predictor by which rows can be counted, shape (m,); 1 for
+        numeric predictors.
+        """
+        return np.where(self.is_number, 1, self.n_levels)
+
     @cached_property
     def regressors(self) -> np.ndarray | None:
         """Mean and standard deviation of each numeric regressor of a Boltzmann machine,

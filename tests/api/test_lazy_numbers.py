@@ -1,5 +1,8 @@
 """Numeric predictors in data read in batches: results equal those of the same rows in memory."""
 
+import re
+import warnings
+
 import lazydata
 import numpy as np
 import pandas as pd
@@ -109,10 +112,61 @@ def test_a_sample_of_the_rows_has_close_standard_errors(monkeypatch, tmp_path):
     pd.testing.assert_series_equal(again.bse, lazy.bse, rtol=1e-12)
 
 
-@pytest.mark.parametrize("method", ["conditional", "auto"])
-def test_regressors_need_a_table(method, table):
-    with pytest.raises(OptionError, match=f"numeric with method='{method}'"):
-        bbl.bbl("y ~ a + u", lambda: iter([table]), numeric="u", method=method)
+@pytest.mark.parametrize("ridge", [0, 0.01, "cv", "firth"])
+def test_regressions_are_those_of_the_table(ridge, table, tmp_path):
+    # the values of u are large, and a difference of 1e-9 in a slope is one of 1e-5 in a score
+    source = lazydata.lazy("parquet", table, tmp_path)
+    options = {"method": "conditional", "ridge": ridge, "numeric": ["u", "v"], "verbose": 0}
+    lazy, own = (bbl.bbl("y ~ a*u + v + v:v", data, "n", **options) for data in (source, table))
+    found, expected = (np.ravel(fit.coef().h["yes"]["u"]) for fit in (lazy, own))
+    np.testing.assert_allclose(found.astype(float), expected.astype(float), rtol=1e-6)
+    new = table.head(50)
+    assert_same(lazy.predict(new, "prob").iloc[:, :2], own.predict(new, "prob").iloc[:, :2], 1e-6)
+    assert_same(lazy.evaluate(source).scores, own.evaluate(table).scores, 1e-6)
+    columns = ["estimate", "std_error"]
+    found = lazy.avg_comparisons(["a", "u"], newdata=source, weights="n").frame[columns]
+    assert_same(found, own.avg_comparisons(["a", "u"]).frame[columns], 1e-6)
+    if ridge in (0, "firth"):
+        assert_same(lazy.inference().table(), own.inference().table(), 1e-6)
+        found, expected = (fit.inference().tests(of=("yes", "no")) for fit in (lazy, own))
+        assert_same(found, expected, 1e-6)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3])
+def test_errors_of_regressions_from_a_sample_of_rows(unit, table, tmp_path):
+    """They agree with those from all rows as well as they say, in any unit."""
+    scaled = table.assign(u=(table["u"] - 1e4) * unit)
+    source = lazydata.lazy("parquet", scaled, tmp_path)
+    options = {"method": "conditional", "ridge": 0, "numeric": ["u", "v"], "verbose": 0}
+    lazy = bbl.bbl("y ~ a*u + v", source, **options)
+    own = bbl.bbl("y ~ a*u + v", scaled, **options)
+    rows = (own.inference().table()["group"] == "yes").to_numpy()
+    exact = own.inference().table().loc[rows, "se"].to_numpy()
+    sampled = lazy.inference(rows=800)
+    stated = re.search(r"exact to about ([\d.]+) %", " ".join(str(sampled).split()))
+    errors = sampled.table().loc[rows, "se"].to_numpy() / exact - 1.0
+    assert (np.abs(errors) > 1e-6).any()
+    assert (np.abs(errors) < 4 * float(stated[1]) / 100).all()
+
+
+def test_averages_are_those_of_the_table(table, tmp_path):
+    small = table.head(400)
+    source = lazydata.lazy("parquet", small, tmp_path)
+    options = {"method": "auto", "numeric": ["u", "v"], "verbose": 0, "seed": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        lazy, own = (bbl.bbl("y ~ a*u + v", data, **options) for data in (source, small))
+    np.testing.assert_allclose(lazy.member_weights, own.member_weights, rtol=1e-9)
+    assert_same(lazy.predict(small, "prob").iloc[:, :2], own.predict(small, "prob").iloc[:, :2])
+    assert_same(lazy.evaluate().scores, own.evaluate().scores)
+    for one, other in zip(lazy.members, own.members, strict=True):
+        if one.engine.name in ("mf", "pseudo"):
+            np.testing.assert_allclose(one.logLik(), other.logLik(), rtol=1e-9)
+        for counts, expected in zip(one._counts, other._counts, strict=True):
+            np.testing.assert_array_equal(counts, expected)
+    lazy.save(tmp_path / "average.bbl", store_data=True)
+    loaded = bbl.load(tmp_path / "average.bbl")
+    assert_same(loaded.predict(small, "prob"), lazy.predict(small, "prob"))
 
 
 def test_missing_constant_and_other_columns_are_refused(table):

@@ -223,9 +223,7 @@ def average_with_training_summary(average: AverageResults, data: FitData) -> Ave
         return average
     kept = _keep(data)
     members = tuple(
-        with_training_summary(member, data, member.engine, kept)
-        if isinstance(member, BBLResults)
-        else member
+        _member_with_summary(member, data, kept) if isinstance(member, BBLResults) else member
         for member in average.members
     )
     return replace(
@@ -233,17 +231,37 @@ def average_with_training_summary(average: AverageResults, data: FitData) -> Ave
     )
 
 
+def _member_with_summary(member: BBLResults, data: FitData, kept: KeptRows) -> BBLResults:
+    """Return `with_training_summary` for a member of an average, which may have intervals or
+    regressors instead of numeric predictors.
+    """
+    design = member.design
+    own_data = replace(data, design=design)
+    if design.is_number.sum() < data.design.is_number.sum():  # rows with numbers are in memory
+
+        def recode(rows: Sample) -> Sample:
+            """Return rows with intervals."""
+            return replace(rows, codes=design.from_numbers(rows.codes, data.design))
+
+        own_data = replace(own_data, sample=recode(data.rows))
+        kept = replace(kept, sample=recode(kept.sample))
+    return with_training_summary(member, own_data, member.engine, kept)
+
+
 def _keep(data: FitData) -> KeptRows:
     """Return the training rows that are stored with a model fitted to data read in batches."""
     is_few = partial(few_enough, layout=data.layout)
     size = sample_size(data.layout)
-    return keep_rows(data.sample, data.design.n_levels, data.K, size, is_few)
+    return keep_rows(data.sample, data.design.n_counted_levels, data.K, size, is_few)
 
 
 def _summary(data: FitData) -> Training:
     """Return the number of training rows and their level counts, without a log-likelihood."""
     sample = data.sample
     nobs = round(sample.total) if sample.whole else sample.total
+    if sample.in_memory and data.design.is_number.any():  # rows of numbers are counted as a whole
+        in_memory = cast(Sample, sample)
+        sample = replace(in_memory, codes=data.design.level_codes(in_memory.codes))
     return Training(nobs, np.nan, level_counts(sample, data.design.n_levels, data.K))
 
 
@@ -374,9 +392,6 @@ def check_numbers(
                 argument="numeric",
                 hint="Leave out one of them, or bin the numeric predictors with bbl.bin().",
             )
-    # the codes of regressors are their values, which cannot be counted like levels
-    if engine.regresses:
-        refuse_batches(data, f"numeric with method={engine.name!r}", "numeric")
 
 
 def refuse_squares(design: Design) -> None:
@@ -548,7 +563,9 @@ def prepare(
     # engines that need all rows load them, unless a plain fit of many rows can read them in rounds
     is_small = most_rows is not None and encoded.sample.n <= most_rows
     is_loaded = source is not None and (is_small or not engine.streams)
-    if is_loaded and (is_small or has_folds or not engine.loads):
+    # rounds over rows do not read the values of regressors
+    needs_all = has_folds or not engine.loads or (engine.regresses and bool(numbers.columns))
+    if is_loaded and (is_small or needs_all):
         encoded = load_rows(encoded)
     if not encoded.design.classes:
         check_classes(formula, calibrate, relevance)

@@ -6,6 +6,7 @@ checked arguments, and `Tuning` the out-of-fold scores of the settings.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -26,7 +27,6 @@ from bbl.api.machine.call import (
     with_training_summary,
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
-from bbl.api.training_data import refuse_batches
 from bbl.boltzmann.averaging_all_rows import MANY_ROWS, auto_assignment
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
@@ -315,8 +315,6 @@ def bbl(
             design=design,
         )
         refuse_zeros(structural_zeros, AUTO_REFUSALS)
-        if numbers.columns:
-            refuse_batches(data, "numeric with method='auto'", "numeric")
         # the formula and the rows follow the rules of `PREPARED_AS`; averages do their own
         # calibration
         calibrate = "none"
@@ -334,6 +332,8 @@ def bbl(
             return None
         return FoldAssignment(NFOLD, rng)
 
+    # an average with numeric predictors has members that need all rows
+    most_rows = sys.maxsize if numbers.columns else MANY_ROWS
     spec, encoded = prepare(
         bbl,
         formula,
@@ -357,7 +357,7 @@ def bbl(
         extra_fits=int(test_null),
         make_assignment=make_assignment,
         needs_counts=uses_auto,
-        most_rows=MANY_ROWS if uses_auto else None,
+        most_rows=most_rows if uses_auto else None,
         has_folds=tuning_rule is not None or calibrate != "none",
     )
     # `design` is the sampling design; `encoded.design` is the formula read against the data

@@ -55,6 +55,8 @@ def influence_of_sample(
     groups = np.flatnonzero(counts.sum(axis=0) > 0.0)
     rows = make_design(codes, layout)
     coefficients = coefficients - coefficients[groups[0]]
+    if (scale := to_raw(layout)) is not None:
+        coefficients = np.linalg.solve(scale, coefficients.T).T
     row_shares = counts.sum(axis=1) / counts.sum()
     with serial_blas():
         columns, aliased = rows.independent_columns()
@@ -231,6 +233,14 @@ class ConditionalInfluence(MaximumInfluence):
                 own = group == g
                 if own.any():
                     scores[k] = Z[:, column[own]] @ self._inverse[own]
+        # the coefficients whose errors are estimated
+        own_group, own_column = group, column
+        if self._to_raw is not None:
+            # a raw coefficient is a sum of coefficients of the same group
+            own_group = np.repeat(groups[1:], self.coefficients.shape[1])
+            own_column = np.tile(np.arange(self.coefficients.shape[1]), len(groups) - 1)
+            is_same = group[:, None] == own_group
+            scores = scores @ (self._to_raw[np.ix_(own_column, column)].T * is_same)
         mean = np.einsum("nk,knc->nc", p, scores)
         parts = np.einsum("nk,knc->nc", p, scores**2) - mean**2
         total = weights @ parts
@@ -239,7 +249,7 @@ class ConditionalInfluence(MaximumInfluence):
         spread = (drawn_share * weights**2) @ centred**2
         out = np.full(self.coefficients.shape, np.nan)
         errors = np.sqrt(spread / share) / (2.0 * np.maximum(total, 1e-300))
-        out[group, column] = errors
+        out[own_group, own_column] = errors
         return out
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:

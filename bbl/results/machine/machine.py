@@ -484,7 +484,7 @@ class MachineResults(ModelResults):
                 size = AUTO_ROWS if isinstance(rows, str) else rows
                 # kept rows contain numeric predictors; those of a table do not at this point
                 design = part.design if self._kept is None else self.design
-                kept = kept.thinned(size, design.n_levels)
+                kept = kept.thinned(size, design.n_counted_levels)
             kept = self._without_numbers(kept)
             sample = kept.sample
         return Inference(
@@ -508,7 +508,7 @@ class MachineResults(ModelResults):
     def _sample_for_errors(self) -> KeptRows:
         """Return the random sample of the rows used for standard errors of effects."""
         kept = cast(KeptRows, self._kept)
-        return kept.thinned(AUTO_ROWS, self.design.n_levels)
+        return kept.thinned(AUTO_ROWS, self.design.n_counted_levels)
 
     def _number_tests(self) -> NumberTests | None:
         """Return the tests of the means of numeric predictors; None if no predictor is numeric."""

@@ -243,7 +243,7 @@ VALUES = {
         in_folder(lambda f: kept(f, True).fitted()),
     ),
     "one prior without scales": case(
-        "Leave out scale, or use prior='gaussian'",
+        "Omit the scale argument, or use prior='gaussian'",
         lambda: fit("y ~ a", prior="flat", scale=1.0, **FLAT),
         lambda: fit("y ~ a", prior="flat", **FLAT),
         lambda: fit("y ~ a", prior="gaussian", scale=1.0, **FLAT),

@@ -46,7 +46,7 @@ __all__ = ["can_fit_in_rounds", "fit_in_rounds"]
 # norm of the gradient of the fit to the sample, below that of all rows there; one more step follows
 SAMPLE_TOLERANCE = 1e-3
 SAMPLE_STEPS = 30  # Newton steps of the fit to the sample
-STEP = 1e-10  # largest change of a coefficient in the step that is not taken
+STEP = 3e-12  # largest change of a coefficient in the step that is not taken
 TOLERANCE = 1e-10  # norm of the gradient that has to be reached too
 MAX_ROUNDS = 100
 MAX_HALVINGS = 20

@@ -557,6 +557,9 @@ def _encode_by_column(
 
 
 BLOCK = 2**22  # derivatives that are in memory at a time, in numbers: 32 MiB
+LEAST_WIDTH = (
+    0.25  # share of a symmetric limit's distance that the limit of a contrast has at least
+)
 
 
 @dataclass(frozen=True)
@@ -868,13 +871,21 @@ def _with_moved_limits(
     therefore depends on the estimates, and symmetric limits are too narrow where the slope is
     small. These limits are those of the ABC method (DiCiccio & Efron 1992) without its bias
     correction and acceleration. Moves change class scores linearly.
+
+    A contrast of probabilities that are close to 0 or 1 may curve back. Its limits are therefore at
+    least `LEAST_WIDTH` of the symmetric half-width away from the estimate, which is how far a
+    parabola rises if it returns to the estimate at the end of the move. Tests divide the distance
+    from the null value by the width of the interval on that side, so they agree with the interval.
     """
     K = delta.gradient.n_groups
     # moves (Q, K, U, K, 1 + size) of all coefficients, for each quantity and group
     moves = []
-    for gradient in gradients:
-        quantile = t_quantile(0.5 + level / 2, delta.covariance.degrees_of_freedom(gradient))
-        move = delta.covariance.directions(gradient) * np.asarray(quantile)[..., None, None]
+    df = np.empty(values.estimate.shape)
+    quantiles = np.empty(values.estimate.shape)
+    for q, gradient in enumerate(gradients):
+        df[q] = delta.covariance.degrees_of_freedom(gradient)
+        quantiles[q] = t_quantile(0.5 + level / 2, df[q])
+        move = delta.covariance.directions(gradient) * quantiles[q][..., None, None]
         moves.append(np.moveaxis(move, 1, 0))
     # averages of a quantity's scenarios, with moves in both directions
     averages = [
@@ -910,13 +921,22 @@ def _with_moved_limits(
         ],
         axis=1,
     )
-    # an effect close to its largest or smallest possible value curves back
-    spanned = np.concatenate([limits, values.estimate[None]])
     is_known = values.std_error > 0.0
+    null = TRANSFORMS[contrasts.transform].null
+    is_contrast = np.array([len(quantity.scenarios) > 1 for quantity in contrasts.quantities])
+    with np.errstate(invalid="ignore", divide="ignore"):  # without a standard error
+        least = is_contrast[:, None, None] * LEAST_WIDTH * quantiles * values.std_error
+        below = np.maximum(values.estimate - limits[0], least)
+        above = np.maximum(limits[1] - values.estimate, least)
+        # a null value at a limit has a p-value of 1 - level
+        width = np.where(values.estimate > null, below, above)
+        statistic = (values.estimate - null) / width * quantiles
     return replace(
         values,
-        low=np.where(is_known, spanned.min(axis=0), values.low),
-        high=np.where(is_known, spanned.max(axis=0), values.high),
+        low=np.where(is_known, values.estimate - below, values.low),
+        high=np.where(is_known, values.estimate + above, values.high),
+        statistic=np.where(is_known, statistic, values.statistic),
+        p=np.where(is_known, two_sided_p(statistic, df), values.p),
     )
 
 

@@ -190,7 +190,7 @@ def test_the_file_has_no_name_and_goes_with_its_object(monkeypatch, tmp_path):
 def test_a_full_disk_is_told_and_the_file_removed(monkeypatch):
     sample = make_rows()
     file = CodeFile(sample.m, np.uint8)
-    with pytest.raises(DataError, match=r"need .* GiB in .* are free.*TMPDIR"):
+    with pytest.raises(DataError, match=r"require .* GiB in .* are free.*TMPDIR"):
         file.check_room(10**15)
 
     class Full:

@@ -249,7 +249,7 @@ def test_a_splitter_sees_the_rows_of_the_data():
         ([([], np.arange(30)), (np.arange(30), [31])], "Fold 1 of cv has no training rows"),
         ([(np.arange(30), [60]), (np.arange(30), [31])], "60"),
         ([(np.arange(30), [0.5]), (np.arange(30), [31])], "integer"),
-        ([(np.arange(30), [31])], "fewer than 2"),
+        ([(np.arange(30), [31])], "at least 2 folds"),
         ([np.arange(30)] * 2, "cannot split these [0-9]+ rows into folds"),
         (5, "nfold"),
         ("x", "cannot split these [0-9]+ rows into folds"),

@@ -103,7 +103,9 @@ def test_a_loaded_fit_advises_newdata_only_where_it_is_an_argument(tmp_path):
     fit.save(tmp_path / "fit.bbl")
     loaded = bbl.load(tmp_path / "fit.bbl")
     for ask in (loaded.inference, lambda: loaded.bse, loaded.conf_int):
-        with pytest.raises(errors.DataError, match="Hint: Save it with store_data=True") as caught:
+        with pytest.raises(
+            errors.DataError, match="Hint: Save the model with store_data=True"
+        ) as caught:
             ask()
         assert "newdata" not in str(caught.value)
     for ask in (loaded.predict, loaded.evaluate):

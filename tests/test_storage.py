@@ -402,7 +402,7 @@ def test_later_version_says_upgrade(path, small):
     refused(
         path,
         with_meta(small, '"format_version":1', '"format_version":7'),
-        "format version 7 .*upgrade bbl",
+        "format version, 7 .*upgrade bbl",
     )
 
 

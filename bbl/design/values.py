@@ -278,7 +278,7 @@ def factorise(name: Hashable, series: pd.Series, missing: str = "raise") -> Colu
     # "m", "M", "c": time differences, times, complex numbers
     kind = getattr(series.dtype, "kind", "O")
     if kind in "mMc" or isinstance(series.dtype, pd.PeriodDtype):
-        _refuse(name, f"type {series.dtype}")
+        _refuse(name, f"values of type {series.dtype}")
     try:
         codes, values, dtype = find_distinct(series)
     except (TypeError, NotImplementedError):  # pyarrow raises the latter
@@ -343,11 +343,11 @@ def _read_arrow_column(name: Hashable, array: pa.Array, declared: bool = False) 
     try:
         encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
     except pa.ArrowNotImplementedError:
-        _refuse(name, f"type {array.type}", nested=True)
+        _refuse(name, f"values of type {array.type}", nested=True)
     try:
         dictionary_values = encoded.dictionary.to_pandas()
     except pa.ArrowInvalid:  # times with nanoseconds
-        _refuse(name, f"type {array.type}")
+        _refuse(name, f"values of type {array.type}")
     if declared or encoded.type.ordered:
         dictionary_values = pd.Series(
             pd.Categorical(

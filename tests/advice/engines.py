@@ -292,7 +292,7 @@ ENGINES = {
         lambda: fit("y ~ .", BROAD.head(50), gauge="zero-sum"),
     ),
     "joint levels": case(
-        "Group levels, or leave the term out",
+        "Merge levels, or leave the term out",
         patched("bbl.engines.pseudo.engine.MAX_LEVELS", 2, lambda: fit("y ~ a*b*t", TRIPLE)),
         patched(
             "bbl.engines.pseudo.engine.MAX_LEVELS", 2, lambda: fit("y ~ (a + b + t)^2", TRIPLE)

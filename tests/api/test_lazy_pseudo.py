@@ -50,7 +50,9 @@ def test_parameters_and_log_z_are_those_of_the_table(frame, log_z):
 
 def test_the_zero_sum_gauge_is_for_rows_that_are_few_enough_for_memory(frame, monkeypatch):
     options = {"lambda_": 1e-2, "lambdah": 1e-3, "gauge": "zero-sum"}
-    with pytest.raises(OptionError, match="there are 10,000 rows.*gauge out") as error:
+    with pytest.raises(
+        OptionError, match="there are 10,000 rows.*Omit the gauge argument"
+    ) as error:
         both(frame, bbl.bbl, **options)
     assert error.value.argument == "gauge"
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)

@@ -149,7 +149,7 @@ def test_a_penalty_for_each_order(table):
         pairs.estimate.parameters.theta,
         atol=0.02,
     )
-    with pytest.raises(OptionError, match="lambda_ has 3 numbers"):
+    with pytest.raises(OptionError, match="each order from 2 to 3, but it contains 3"):
         bbl.bbl("y ~ .^3", table, lambda_=[1, 2, 3], verbose=0)
 
 

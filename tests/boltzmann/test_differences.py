@@ -193,7 +193,7 @@ def test_what_has_no_standard_errors_says_so(monkeypatch):
     with pytest.raises(OptionError, match="ridge=inf"):
         bbl.bbl("y ~ .", frame, method="conditional", ridge=np.inf, verbose=0).inference()
     refined = bbl.bbl("y ~ .", frame, method="conditional", start="pseudo", lambda_=0.01, verbose=0)
-    with pytest.raises(OptionError, match=r"refines.*bootstrap"):
+    with pytest.raises(OptionError, match=r"starts from a generative fit.*bootstrap"):
         refined.inference()
     assert refined.interactions(of=("0", "1"))["test"].str.contains("bootstrap").all()
     early = bbl.bbl("y ~ .", frame, method="conditional", early_stopping=True, verbose=0)

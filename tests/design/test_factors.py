@@ -445,7 +445,7 @@ def test_values_that_cannot_be_levels(series):
     with pytest.raises(
         BBLTypeError,
         match=(
-            r"column 'x'.*, which cannot be levels\..*(Convert it to strings.* for dates, extract "
+            r"column 'x'.*, which cannot be levels\..*(Convert it to strings.* For dates, extract "
             "a part|Put each part into a separate column, or convert the values to strings)"
         ),
     ) as caught:

@@ -312,7 +312,11 @@ ELSEWHERE = {  # words that are names of engines, and mean something else here
     "bayesnet/dag.py": {"naive"},  # a structure
 }
 # what an average of methods is made of
-AVERAGE = {"boltzmann/averaging.py", "boltzmann/refining.py"}
+AVERAGE = {
+    "boltzmann/averaging.py",
+    "boltzmann/averaging_all_rows.py",
+    "boltzmann/refining.py",
+}
 
 
 @functools.cache

@@ -152,9 +152,9 @@ def test_eigenvectors_of_joint_levels_serve_the_optimiser():
 
 def test_a_penalty_for_each_order_is_asked_for():
     layout = Layout(LEVELS, TERMS)
-    with pytest.raises(OptionError, match="lambda_ has 2 numbers.*up to 4 predictors"):
+    with pytest.raises(OptionError, match="each order from 2 to 4, but it contains 2"):
         PseudoLikelihood(lambda_=[0.1, 0.2]).layout(make_sample(10), layout)
     with pytest.raises(OptionError, match="crossVal"):
         PseudoLikelihood(lambda_=[0.1, 0.2]).layout(make_sample(10), Layout(LEVELS))
-    with pytest.raises(OptionError, match="joint levels"):
+    with pytest.raises(OptionError, match="combinations of levels"):
         PseudoLikelihood().layout(make_sample(10), Layout([2, 300, 300], [(0, 1, 2)]))

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -192,7 +193,9 @@ def predicted(fit, answers, priors):
 
     def of_rows(chosen):
         try:
-            frame = fit.predict(rows.iloc[chosen], "prob", "ignore", priors=given)
+            with warnings.catch_warnings():  # of columns that are unknown in all of these rows
+                warnings.simplefilter("ignore", bbl.errors.DataWarning)
+                frame = fit.predict(rows.iloc[chosen], "prob", "ignore", priors=given)
             return frame.iloc[:, :-1].to_numpy(float)
         except (bbl.errors.OptionError, bbl.errors.DataError):
             if len(chosen) == 1:

@@ -527,7 +527,7 @@ class PseudoLikelihood(Engine):
                 f"All but one of the predictors of a term have {n_levels - 1:,} combinations of "
                 f"levels, but at most {MAX_LEVELS - 1:,} are supported.",
                 argument="formula",
-                hint="Group levels, or leave the term out.",
+                hint="Merge levels, or leave the term out.",
             )
         return layout
 

@@ -27,7 +27,7 @@ __all__ = [
 
 ABSENT = ""  # the reason if a kind of model does not have the argument or attribute
 NO_RESPONSE = "it must have a response"  # "it" is the formula
-NOT_COUNTS = "weights are not all counts"
+NOT_COUNTS = "weights must all be non-negative integers"
 
 # sections of the table
 DATA = "Formula and data"

@@ -365,7 +365,7 @@ class Engine:
             )
             if cls.loads:
                 reasons["missing_marginal_batches"] = reasons["missing_marginal"]
-            reasons["importance"] = "missing or unseen values cannot be averaged over"
+            reasons["importance"] = "predictions cannot be averaged over missing or unseen values"
         if cls.chooses or cls.posterior:
             why_not = (
                 "selects terms automatically"

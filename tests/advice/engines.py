@@ -173,7 +173,7 @@ ENGINES = {
         lambda: linear(level_scores={"a": [1, 2, 4]}),
     ),
     "scores of some levels": case(
-        "List one score for each of 0, 1, 2",
+        "List one score for each of the levels 0, 1, 2",
         lambda: linear(level_scores={"a": [1, 2]}),
         lambda: linear(level_scores={"a": [1, 2, 4]}),
     ),

@@ -255,7 +255,7 @@ VALUES = {
         lambda: fit("y ~ a", empirical_bayes=True, **FLAT),
     ),
     "linear response without scales": case(
-        "Use sd='factorised', or leave out centred",
+        "Use sd='factorised', or omit the centred argument",
         lambda: fit("y ~ a", centred=True, sd="lrvb", **FLAT),
         lambda: fit("y ~ a", centred=True, sd="factorised", **FLAT),
         lambda: fit("y ~ a", sd="lrvb", **FLAT),

@@ -343,7 +343,7 @@ TABLE = {
         ),
     ),
     "a logistic of dates": Advice(
-        "for dates, extract a part such as the month",
+        "For dates, extract a part such as the month",
         lambda: fit("y ~ d", DATA.assign(d=pd.date_range("2020-01-01", periods=60))),
         (lambda: fit("y ~ d", DATA.assign(d=pd.date_range("2020-01-01", periods=60).month)),),
     ),

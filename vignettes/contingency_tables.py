@@ -43,8 +43,8 @@ pd.options.display.max_columns = 12
 # %% [markdown]
 # ## The table
 #
-# In 1973 the University of California at Berkeley admitted 44.5 % of the men who applied to its six
-# largest departments, and 30.4 % of the women (Bickel, Hammel & O'Connell 1975). Did it
+# In 1973, the University of California at Berkeley admitted 44.5 % of the men who applied to its
+# six largest departments, and 30.4 % of the women (Bickel, Hammel & O'Connell 1975). Did it
 # discriminate against women? The table has 4,526 applicants in $6 \cdot 2 \cdot 2 = 24$ cells. One
 # row with a count has the same effect as one row for each applicant.
 
@@ -232,7 +232,7 @@ print(margin.round(1), margin[1, 1] * margin[0, 0] / (margin[1, 0] * margin[0, 1
 #
 # $$\ln \frac{P(\mathrm{admitted} \mid d, g)}{P(\mathrm{rejected} \mid d, g)} = \alpha + \beta_d + \gamma_g.$$
 #
-# In the log-linear model `homogeneous` the probability of a cell is the exponential of a sum of
+# In the log-linear model `homogeneous`, the probability of a cell is the exponential of a sum of
 # fields and couplings. In the ratio of two cells that differ only in admission, all terms that do
 # not involve admission cancel. This leaves
 #

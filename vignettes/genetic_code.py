@@ -79,7 +79,7 @@ print(xdat[["aa", "b1", "b2", "b3"]].head(6))
 # %% [markdown]
 # ## Cross-validation as in the paper
 #
-# With more than two groups the score is the accuracy. At a given position, most bases never occur
+# With more than two groups, the score is the accuracy. At a given position, most bases never occur
 # for most amino acids: methionine is always `atg`. Without a penalty on the fields, the fields of
 # these levels diverge to minus infinity. `bbl` then issues a `ConvergenceWarning`, which is
 # expected and therefore silenced here.

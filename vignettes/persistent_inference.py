@@ -444,9 +444,9 @@ print(table.round(2))
 # | pseudo-likelihood, group L1 | 62.4 | 59.6 |
 # | PVI-10, 5,000 iterations | 53.8 | 54.2 |
 #
-# Of the 100 strongest pairs by PVI, 96 are contacts. The group penalty does not apply to fields, so
-# a letter that does not occur at a site in the training sequences has almost no probability. If
-# test sequences with such letters are excluded, the value for group L1 is 56.0.
+# Of the 100 strongest pairs according to PVI, 96 are contacts. The group penalty does not apply to
+# fields, so a letter that does not occur at a site in the training sequences has almost no
+# probability. If test sequences with such letters are excluded, the value for group L1 is 56.0.
 #
 # Figure 6 shows contacts in the SH3 family, from an alignment and structures that are not included
 # here. To analyse an alignment of your own, use the vignette *A protein family from FASTA to

@@ -55,7 +55,7 @@ print(train.shape, test.shape)
 # %% [markdown]
 # ## Three models
 #
-# With `method="shbm"` each pixel is regressed on the others with an L1-like penalty, and the
+# With `method="shbm"`, each pixel is regressed on the others with an L1-like penalty, and the
 # selected pairs are fitted jointly. With 1,000 images of 119 pixels, about one pair in seven is
 # selected. ln Z is not needed below, so the fast approximation `log_z="half"` is sufficient.
 
@@ -138,8 +138,8 @@ plt.show()
 # %% [markdown]
 # ## The lower half masked
 #
-# Masked pixels are reconstructed jointly: given the upper half, the lower half also follows a
-# Boltzmann machine. Its probabilities are estimated by Gibbs sampling.
+# Masked pixels are reconstructed jointly: given the upper half, the distribution of the lower half
+# is also a Boltzmann machine. Its probabilities are estimated by Gibbs sampling.
 
 # %%
 lower = np.tile(np.array(places) >= 98, (len(shown), 1))

@@ -347,12 +347,12 @@ plt.show()
 # %% [markdown]
 # ### Prediction
 #
-# In the paper, a model fitted to the training half is used to predict the test half. By default the
-# R package approximates the log partition function $\ln Z$ with eq. 31 without its factor 1/2;
-# `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the exact sum over
-# all states if this takes little time, as with three predictors. Both give the same ranking and
-# therefore the same AUC, because $\ln Z$ shifts all scores of a group by the same amount. However,
-# the probabilities differ.
+# In the paper, a model fitted to the training half is used to predict survival in the test half.
+# By default, the R package approximates the log partition function $\ln Z$ with eq. 31 without its
+# factor 1/2; `log_z="pseudo"` uses that formula. The default in Python, `"auto"`, computes the
+# exact sum over all states if this takes little time, as with three predictors. Both give the same
+# ranking and therefore the same AUC, because $\ln Z$ shifts all scores of a group by the same
+# amount. However, the probabilities differ.
 
 # %%
 as_paper = bbl.bbl("Survived ~ Class * Sex + Sex * Age", data=train, weights="Freq", log_z="pseudo")
@@ -435,9 +435,9 @@ shuffled = bbl.crossVal(
 print(shuffled.cvframe.iloc[::3].to_string(index=False, float_format="%.4g"))
 
 # %% [markdown]
-# In the paper, the model is refitted with the best $\lambda$ from the table and used to predict the
-# test half. We use the same $\lambda$, although version 1.0.0 of the R package selects a different
-# value.
+# In the paper, the model is refitted with the best $\lambda$ from the table and used to predict
+# survival in the test half. We use the same $\lambda$, although version 1.0.0 of the R package
+# selects a different value.
 
 # %%
 rows = []

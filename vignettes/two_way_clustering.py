@@ -155,12 +155,12 @@ plt.show()
 # ## Expression data
 #
 # The method is not specific to ratings. In an expression table, rows are genes and columns are
-# samples, and often no cells are missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100 x
-# 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts. The
-# error of scikit-learn's `SpectralBiclustering` is 0.509 to 0.563, and it takes five times as long
-# as a single start. With `move="one"`, a start takes twice as long, and the error is between 0.433
-# and 0.446. With `start="hierarchical"`, there is only one start, which takes half as long as ten
-# starts, and the error is 0.435. These data are not included in the package. Here is the same
+# samples, and often no values are missing. On the NCI60 cancer data (6,830 genes x 64 samples, 100
+# x 10 groups, Ross et al. 2000), the mean squared error of `bicluster` is 0.442 with ten starts.
+# The error of scikit-learn's `SpectralBiclustering` is 0.509 to 0.563, and it takes five times as
+# long as a single start. With `move="one"`, a start takes twice as long, and the error is between
+# 0.433 and 0.446. With `start="hierarchical"`, there is only one start, which takes half as long as
+# ten starts, and the error is 0.435. These data are not included in the package. Here is the same
 # comparison on similar simulated data:
 
 # %%

@@ -78,9 +78,8 @@ class BBLClassifier(TableClassifier):
         drop their rows in `fit`, and predict nan for such rows. "level": treat them as a separate
         level. "marginal": marginalise over them. See `bbl.bbl`.
     numeric : column name, list of names, or True, optional
-        Numeric columns of `X`, for methods other than "auto"; see `bbl.bbl`. The arguments
-        ``covariance``, ``divisor``, ``shrink`` and ``transform`` of `bbl.bbl` are passed in
-        `options`.
+        Numeric columns of `X`; see `bbl.bbl`. The arguments ``covariance``, ``divisor``, ``shrink``
+        and ``transform`` of `bbl.bbl` are passed in `options`.
     class_weight : {"balanced"} or dict of class to weight, optional
         Weights of the rows of each class; classes missing from a dict have weight 1. Each class is
         fitted to its own rows only, so weights only change the class proportions used for

@@ -153,8 +153,8 @@ class Candidate:
     def takes_part(self, data: FitData, has_others: bool) -> bool:
         """Return whether the candidate can be fitted and differs from the other candidates.
 
-        `has_others` indicates whether the selection excludes any predictors. If it does not, a
-        candidate and its twin are the same.
+        `has_others` indicates whether the selection excludes any predictors. If it does not, the
+        candidate and its twin are identical.
         """
         # order 1: there are no interactions that `fields_only` could omit
         is_distinct = not (self.fields_only and data.layout.order == 1) and (
@@ -302,10 +302,10 @@ class Averaged:
     left_out : tuple of str
         Descriptions of the candidates that were too large to be tuned.
     rows : tuple of int
-        Number of rows that each member was fitted to, if these are not the same for all members;
-        see `bbl.boltzmann.averaging_all_rows`.
+        Number of rows that each member was fitted to, if this number differs between members; see
+        `bbl.boltzmann.averaging_all_rows`.
     setting_rows : int
-        Number of sampled rows that the settings were chosen on; 0 for all rows.
+        Number of sampled rows used to select the settings; 0 if all rows were used.
     """
 
     members: tuple[Member, ...]
@@ -334,8 +334,8 @@ def average_members(
 
     Each function in `score_functions` returns a model's class scores (n, K) of encoded rows. A
     model is *silent* for rows with a missing value in a predictor that it requires. Its weight is
-    then distributed among the other models. `needed` contains the required predictors of each
-    model, or None.
+    then distributed among the other models. For each model, `needed` contains the required
+    predictors, or None if there are none.
     """
     scores = []
     silent_masks = []
@@ -466,7 +466,7 @@ def _tune_members_of_many_rows(
     folds: Folds,
     progress: Callable | None,
 ) -> list[Member]:
-    """Return members for many rows, tuned on a sample of the first fold and then on all its rows.
+    """Return members for many rows, tuned first on a sample and then on all rows of the first fold.
 
     The members are fitted to all rows. Conditional likelihood and boosting are used only if no
     values are missing.
@@ -543,10 +543,10 @@ def _make_members_with_numbers(
     """Return the members for data with numeric predictors, and the descriptions of candidates that
     are too large.
 
-    There are three types of members. The first multiplies the methods for categorical predictors by
-    the normal density of the numeric predictors given the levels. The second applies the same
-    methods to intervals of the numeric predictors. The third regresses on the numeric predictors by
-    conditional likelihood.
+    There are three types of members. The first type combines methods for categorical predictors
+    with the normal density of the numeric predictors given the levels. The second type applies the
+    same methods to intervals of the numeric predictors. The third type is a regression on the
+    numeric predictors by conditional likelihood.
     """
     model = cast(LocationModel, spec.location)
     spec = replace(spec, location=None)
@@ -590,7 +590,7 @@ def _make_members_with_numbers(
 def _multiply_by_densities(
     members: list[Member], data: FitData, model: LocationModel, folds: Folds, calibrate: str
 ) -> list[Member]:
-    """Multiply members for categorical predictors by the density of the best location model.
+    """Combine members for categorical predictors with the density of the best location model.
 
     Return an empty list if no location model can be fitted.
     """
@@ -754,7 +754,7 @@ def cross_average(
     refit: bool,
     progress: Callable | None = None,
 ) -> CrossAverage:
-    """Cross-validate ``method="auto"``, and fit all rows if `refit` is True."""
+    """Cross-validate ``method="auto"``, and fit the average to all rows if `refit` is True."""
 
     def fit(train: Sample, rng: np.random.Generator) -> list[Averaged]:
         """Fit the average to the training rows of a fold, and return a list with this fit."""

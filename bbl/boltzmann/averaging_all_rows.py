@@ -1,5 +1,5 @@
-"""`method="auto"` for rows in a file: settings are chosen on a sample, and members fitted to all
-rows.
+"""`method="auto"` for rows in a file: settings are selected on a sample, and the members are then
+fitted to all rows.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ MOST_FOLDS = 50  # one of them is held out
 
 
 def auto_assignment() -> FoldAssignment:
-    """Return the folds of rows read in batches; the first is left out of fits to all rows."""
+    """Return the fold assignment for rows read in batches; the first fold is held out."""
     return FoldAssignment(MOST_FOLDS, np.random.default_rng(0), least=HELD_OUT_ROWS)
 
 
 def fit_average_of_all_rows(
     data: FitData, spec: FitSpec, progress: Callable | None = None
 ) -> Averaged:
-    """Return the average for rows in a file, whose first fold is held out.
+    """Return the average for rows in a file, with the first fold held out.
 
     1. The average is fitted to a random sample of the other folds, as in `fit_average`.
     2. The members that can read rows in batches are fitted to all rows of the other folds, with the
-       settings of the sample; penalties per row decrease with the number of rows.
-    3. Calibrations and weights are determined by rows of the first fold.
+       settings selected on the sample; penalties per row decrease with the number of rows.
+    3. Calibrations and weights are estimated from rows of the first fold.
 
-    If the average of the sample is not clearly better than the class proportions, it is returned
-    unchanged.
+    If the resulting average is not clearly better than the class proportions, the average that was
+    fitted to the sample is returned instead.
     """
     stored = cast(StoredSample, data.sample)
     training = stored.without(0)
@@ -126,7 +126,7 @@ def fit_average_of_all_rows(
 
 
 def _engine_for_all_rows(member: Member, K: int, share: float) -> Engine | None:
-    """Return the engine that fits a member to all rows; None if it has to keep the sample.
+    """Return the engine that fits a member to all rows; None to keep its fit to the sample.
 
     `share` is the sample's fraction of the total weight.
     """
@@ -147,7 +147,7 @@ def _engine_for_all_rows(member: Member, K: int, share: float) -> Engine | None:
 
 
 def _draw(stored: StoredSample, size: int, K: int, rng: np.random.Generator) -> Sample:
-    """Return about `size` random rows, at least `GROUP_ROWS` of each group or all.
+    """Return about `size` random rows, including at least `GROUP_ROWS` or all rows of each group.
 
     Weights are divided by the probabilities of being drawn, relative to the largest one.
     """

@@ -57,7 +57,8 @@ class Judging:
         Whether to refit the model to all rows at the best setting. If False, the fit to the last
         fold is returned.
     ordered : bool
-        Whether folds consist of consecutive rows. If so, a warning is issued if rows are ordered.
+        Whether folds consist of consecutive rows. In this case, a warning is issued if the rows do
+        not appear to be in random order.
     stacklevel : int
         Stack level of warnings, counted from the caller of `cross_fit`.
     """
@@ -171,7 +172,7 @@ def pop_grid(engine_type: type[Engine], options: dict) -> np.ndarray | None:
 
 
 def score_name(score: str | None, use_auc: bool, K: int, has_classes: bool) -> str:
-    """Return the name of the score, which is `score` or the default for K groups.
+    """Return the name of the score: `score` if given, otherwise the default for K groups.
 
     `has_classes` indicates whether there is a response.
     """

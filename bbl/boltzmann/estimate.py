@@ -155,7 +155,7 @@ def announce_terms(
 
 
 def _memory_tip(engine: Engine, remedy: str) -> str:
-    """Return a hint on saving memory: to lower the options that affect memory use, or `remedy`."""
+    """Return a hint on saving memory: lower the options that affect memory use, or `remedy`."""
     # `sized_by`: names of the options; "a, b or c" as text
     options = " or ".join(filter(None, (", ".join(engine.sized_by[:-1]), *engine.sized_by[-1:])))
     return f"Lower {options}, or {remedy[0].lower()}{remedy[1:]}" if options else remedy
@@ -276,9 +276,10 @@ def fit_group(
         computes ln Z for all groups together, so ln Z is nan in the `GroupFit`.
     workers : int, default 1
         Number of threads.
-    rng, progress
-        Generator and progress function for engines that sample; `rng` is also used by
-        ``log_z="ais"``.
+    rng : Generator, optional
+        Random generator for engines that sample, and for ``log_z="ais"``.
+    progress : callable, optional
+        Progress function for engines that sample.
     coefficients : ndarray, shape (1 + layout.size,), optional
         Initial intercept and parameters for iterative engines.
     warm_starts : WarmStarts, optional
@@ -609,7 +610,7 @@ def _assemble(
     rngs: list[np.random.Generator],
     workers: int,
 ) -> Estimate:
-    """Return the estimate at one setting, given the fits of all groups, then of the pooled rows.
+    """Return the estimate at one setting, given the fits of all groups and any pooled fit.
 
     `ln_z` (K,) replaces the ln Z of `group_fits`. `wide` is the layout that includes any hidden
     units. The other arguments are the same as in `fit_group` and `estimate_path`.

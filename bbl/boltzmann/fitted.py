@@ -560,7 +560,7 @@ SHOWN = 5  # number of problems of one kind listed in a warning
 
 
 def group_text(labels: Labels, g: int) -> str:
-    """Return the name of fit `g`, which is a group or, after all groups, the pooled fit."""
+    """Return the name of fit `g`: a group, or the pooled fit, which follows the last group."""
     return f"group {labels.groups[g]!r}" if g < len(labels.groups) else "the pooled fit"
 
 

@@ -1,6 +1,6 @@
 """Data and location models for the members of ``method="auto"`` with numeric predictors.
 
-There are three types of members: methods for categorical predictors multiplied by a normal density
+There are three types of members: methods for categorical predictors combined with a normal density
 of the numeric predictors, methods that use intervals, and regressions.
 
 A *member* is a tuned engine with its fit to all rows; see `bbl.boltzmann.averaging`. K, m, n, N and
@@ -219,7 +219,7 @@ def _held_out_densities(
 
 
 def _variants(model: LocationModel) -> Iterator[LocationModel]:
-    """Yield a location model with and without correlations, level effects and equal covariances."""
+    """Yield the variants of a location model that are described in `choose_densities`."""
     independent = np.eye(model.q, dtype=bool)
     no_partners = np.zeros_like(model.partners)
     correlations = [model.correlated] + [independent] * bool(model.correlated.sum() > model.q)

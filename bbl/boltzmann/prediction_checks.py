@@ -1,6 +1,6 @@
 """Warnings about predictions that are worse than a baseline, and about folds of ordered rows.
 
-n, N, K and F are the numbers of scored rows, held-out rows, groups and folds; predictor i has L_i
+The numbers of scored rows, held-out rows, groups and folds are n, N, K and F. Predictor i has L_i
 levels.
 """
 
@@ -53,22 +53,21 @@ __all__ = [
 
 
 def log_p_bound(tables: np.ndarray) -> np.ndarray:
-    """Return an upper bound (...) on the log p-value of count tables if rows are randomly ordered.
+    """Return an upper bound (...) on the log p-value of count tables under a random row order.
 
     Parameters
     ----------
     tables : ndarray, shape (..., K, F, L)
         Number of rows in each of K groups, F folds and L levels.
 
-    Notes
-    -----
-    p is the probability of all tables that are at most as probable as the observed table, given the
-    totals of folds and levels. The probability of a table is ``prod N_f! prod n_l! / (N! prod
-    o_fl!)``, where N_f is the number of rows in fold f, n_l the number at level l, o_fl the number
-    in both, and N the total. The bound is the observed probability times an upper bound on the
-    number of tables with these totals: the number of ways to distribute all levels except one over
-    the folds, or all folds except one over the levels. The bounds of the K groups are multiplied.
-    The test therefore keeps its significance level even if tables are very sparse.
+    Notes ----- The p-value is the probability of all tables that are at most as probable as the
+    observed table, given the totals of folds and levels. The probability of a table is ``prod N_f!
+    prod n_l! / (N! prod o_fl!)``, where N_f is the number of rows in fold f, n_l the number at
+    level l, o_fl the number in both, and N the total. The bound is the observed probability times
+    an upper bound on the number of tables with these totals: the number of ways to distribute all
+    levels except one over the folds, or all folds except one over the levels. The bounds of the K
+    groups are multiplied. The test therefore keeps its significance level even if tables are very
+    sparse.
 
     Examples
     --------

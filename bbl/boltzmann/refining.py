@@ -49,7 +49,7 @@ def refine(
     generative: Tuning,
     warm_starts: list[WarmStarts],
 ) -> tuple[Estimate, Tuning]:
-    """Fit conditional likelihood to all rows, at the setting with the smallest held-out log-loss.
+    """Fit all rows by conditional likelihood, at the setting with the smallest held-out log-loss.
 
     Combinations of start, scale and ridge are fitted to the training rows of the first of the
     `folds`, and compared by their log-loss on its held-out rows. A fit starts from zero or from

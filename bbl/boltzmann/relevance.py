@@ -2,8 +2,8 @@
 
 The selected predictors are fitted separately, and the fit is then extended to all predictors. The
 other predictors have *shared* fields, which are the same in all groups, and no interactions. They
-therefore cancel in class scores. m, K and D are the numbers of predictors, groups and non-reference
-levels.
+therefore cancel in class scores. The numbers of predictors, groups and non-reference levels are m,
+K and D.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ class StepScorer:
     ----------
     groups : list of K Samples
         The rows of each group, one row for each distinct state.
-    layout, engine
-        The arguments.
+    layout : Layout
+    engine : Engine
     n_refused : int
         Number of models without a score because their tables would be too large.
     """
@@ -140,7 +140,7 @@ class StepScorer:
 def droppable_terms(model: Model, lower: Model) -> list[Term]:
     """Return the terms of a model that can be dropped, starting with the smallest.
 
-    These are the terms that are neither contained in larger terms nor in `lower`.
+    These are the terms that are contained neither in larger terms nor in `lower`.
     """
     inner_terms = {part for term in model for part in _subterms(term)}
     return sorted(model - inner_terms - lower, key=_order_key)
@@ -157,7 +157,7 @@ def addable_terms(model: Model, upper: Model) -> list[Term]:
 
 
 def _subterms(term: Term) -> list[Term]:
-    """Return the subterms of a term that have one predictor fewer; a pair has none."""
+    """Return the subterms of a term that have one fewer predictor; a pair has none."""
     return list(combinations(term, len(term) - 1)) if len(term) > 2 else []
 
 
@@ -175,9 +175,10 @@ def stepwise(
     k: float,
     progress: Callable,
 ) -> list[Visit]:
-    """Take the step that decreases ``-2 log-likelihood + k parameters`` most, as long as one does.
+    """Repeatedly take the step that decreases ``-2 log-likelihood + k parameters`` most.
 
-    Steps that do not change the number of parameters are skipped, as in R's ``stepAIC``.
+    The search stops if no step decreases this criterion. Steps that do not change the number of
+    parameters are skipped, as in R's ``stepAIC``.
 
     Parameters
     ----------

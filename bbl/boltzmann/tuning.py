@@ -1,8 +1,8 @@
 """Select the tuned option by cross-validation, and calibrate class scores on the same folds.
 
-k is a position in the *grid*, which contains the possible settings in increasing order, and v is
-the index of a *variant*, one of several engines that differ in other options and are tuned over the
-same grid. K and D are the numbers of groups and non-reference levels.
+The *grid* contains the possible settings in increasing order, and k is a position in the grid. A
+*variant*, with index v, is one of several engines that differ in other options and are tuned over
+the same grid. K and D are the numbers of groups and non-reference levels.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def tune(
     rule : {"cv", "cv-1se"} or None
         Rule for selecting the setting: the setting with the smallest log-loss ("cv"), or the
         simplest setting whose log-loss is within one standard error of the smallest ("cv-1se").
-        None keeps the engine's setting. For data without classes, the log pseudo-likelihood of rows
-        is used.
+        With None, the engine's setting is kept. For data without classes, the log pseudo-likelihood
+        of rows is used.
     progress : callable, optional
     folds : Folds or StoredFolds, optional
         The folds; by default, `NFOLD` shuffled folds.
@@ -213,7 +213,7 @@ def tune_many(
     tried: dict[int, tuple[float, Validated]] = {}  # loss and scores by position in the grid
 
     def try_one(positions: Sequence[int]) -> list[float]:
-        """Fit one setting to all rows, record its loss and scores, and return the loss."""
+        """Fit all rows at one setting, record its loss and scores, and return the loss."""
         (k,) = positions
         loss, scored = losses_of(folds, warm_starts, grid[[k]])
         tried[k] = float(loss[0]), scored

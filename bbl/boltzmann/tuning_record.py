@@ -35,7 +35,7 @@ class Tuning(Notebook):
     calibration : Calibration
         Calibration of the class scores at the selected setting.
     found : list of Problem
-        Problems of the fits to folds that did not converge.
+        Problems of the fits to the folds, if any did not converge.
     scored : Validated or None
         Out-of-fold scores at the selected setting, before calibration; not stored in model files.
     engine : Engine or None

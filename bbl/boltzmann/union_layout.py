@@ -34,10 +34,11 @@ class MergedFits(NamedTuple):
 
     Notes
     -----
-    If a term is not selected in a group, its parameters are zero, and they are False in
-    ``state["free"]`` (size,). ``state["votes"]`` (size,) is the number of predictors whose
-    regression contains the parameter's term. ``state["nodes"]`` (order, size) contains the estimate
-    of each parameter from the regression of the first, second, ... predictor in its term, or nan.
+    If a term is not selected in a group, its parameters are zero, and their entries in
+    ``state["free"]`` (size,) are False. ``state["votes"]`` (size,) is the number of predictors with
+    a regression that contains the parameter's term. ``state["nodes"]`` (order, size) contains the
+    estimate of each parameter from the regression of the first, second, ... predictor in its term,
+    or nan.
     """
 
     layout: Layout
@@ -96,9 +97,9 @@ def compute_log_z(
     """Return ln Z (K,) for groups with different terms, its kind, and standard errors (K,).
 
     ln Z is computed in the same way for all groups, and is exact only if exact computation is
-    possible for each of them. Standard errors are 0 unless ln Z is annealed. Fits without their own
-    layout use `layout`. Groups without rows have ln Z = 0 unless ln Z is exact. `log_z` is the same
-    as in `bbl.bbl`.
+    possible for each of them. Standard errors are 0 unless ln Z was estimated by annealing. Fits
+    without their own layout use `layout`. Groups without rows have ln Z = 0 unless ln Z is exact.
+    `log_z` is the same as in `bbl.bbl`.
     """
     max_cells = AUTO_CELLS_OF_DRAWS if engine.samples else AUTO_CELLS
     kinds = [resolve_log_z(log_z, fit.layout or layout, engine.log_z, max_cells) for fit in fits]

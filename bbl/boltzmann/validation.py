@@ -1,4 +1,4 @@
-"""Cross-validation of Boltzmann machines: fit each setting of the tuned option on each fold."""
+"""Cross-validation of Boltzmann machines at each setting of the tuned option."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def validate(
     warm_start_sets: Sequence[Sequence[WarmStarts]] | None = None,
     score_method: str = "class_scores",
 ) -> Validated:
-    """Fit each setting to the training rows of each fold, and score the validation rows.
+    """Fit the training rows of each fold at each setting, and score the validation rows.
 
     `values` contains the settings, or is None for the engine's own setting. If `warm_start_sets`
     (one for each fold) are given, fits stop as soon as they are precise enough to compare settings

@@ -39,7 +39,7 @@ class Note(NamedTuple):
 
 
 class NoProgress(Exception):
-    """Raised if a fit to rows in a file makes no progress and more rows do not fit into memory.
+    """Raised if a fit to rows in a file makes no progress and a larger sample exceeds the memory.
 
     `norm` is the gradient norm of `predictor`, `rows` is the size of the sample in memory, and `n`
     is the number of rows in the file.
@@ -212,8 +212,8 @@ class Unpenalised(NamedTuple):
 class Limit(NamedTuple):
     """The identified and unidentified coefficients of a group in a joint fit.
 
-    Coefficients may be unidentified because of the rows, or because ordered levels have common
-    parameters.
+    Coefficients may be unidentified because the rows do not determine them, or because ordered
+    levels have common parameters.
 
     Attributes
     ----------
@@ -234,7 +234,7 @@ class Limit(NamedTuple):
 
 
 class JointFit(NamedTuple):
-    """A joint fit of all K groups to P(group | row).
+    """A joint fit of P(group | row) for all K groups.
 
     The class scores of a row are its energies under `theta`, plus `constant`, plus `temperature`
     times its scores in the generative fit that the joint fit started from.

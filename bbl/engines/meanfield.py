@@ -240,7 +240,7 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
     positive semidefinite matrix in the Frobenius norm, which is at least as close to the true
     covariance as C.
 
-    A Cholesky factorisation is used for a single eps without `clip`, and the same
+    A Cholesky factorisation is used for a single eps without `clip`, and a single
     eigendecomposition for several values of eps. An eigendecomposition is also used if the Cholesky
     factorisation fails or the matrix is nearly singular.
     """

@@ -36,7 +36,7 @@ class Tuned:
     grid : tuple of float
         Values that ``"cv"`` compares, in increasing order.
     simpler : {"larger", "smaller"}
-        Which values lead to simpler models. ``"cv-1se"`` prefers simpler models.
+        Whether larger or smaller values lead to simpler models, which ``"cv-1se"`` prefers.
     logarithmic : bool
         Whether figures use a logarithmic scale.
     rules : tuple of str
@@ -114,8 +114,8 @@ class JointTraits:
         same as in `fit_groups`.
     maximum_of_sample : callable
         ``maximum_of_sample(engine, sample, layout, K, coefficients, expansion)`` returns the same
-        for the estimate of all rows, `coefficients` (K, 1 + size), if `sample` is a random sample
-        of them, with probabilities ``1 / expansion`` (n,).
+        result at `coefficients` (K, 1 + size), the estimate from all rows, if `sample` is a random
+        sample of these rows with probabilities ``1 / expansion`` (n,).
     """
 
     fit_groups: Callable[..., list[JointFit]]

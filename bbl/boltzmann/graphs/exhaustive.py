@@ -10,7 +10,8 @@ No graph has a higher likelihood than its supergraphs with one more edge. Graphs
 bound is too low for their number of parameters are not fitted.
 
 Sets of predictors and sets of edges are *bit sets*: integers with bit i for predictor i, or for
-edge i in the list of all pairs. A graph of all predictors is numbered by the bit set of its edges.
+edge i in the list of all pairs. The number of a graph of all predictors is the bit set of its
+edges.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Each axis of the table is a predictor. A *clique* is a maximal term of a model: a set of axes with a
 margin that the model fits exactly. B is the number of models that are fitted together. A *sweep*
-scales the probabilities to each clique c in turn: ``p(x) <- p(x) observed(x_c) / p(x_c)``.
+scales the probabilities to match the margin of each clique c: ``p(x) <- p(x) observed(x_c) /
+p(x_c)``.
 """
 
 from __future__ import annotations
@@ -94,10 +95,11 @@ def _models_by_clique(
 def _sweep(
     p: np.ndarray, observed: np.ndarray, by_clique: list[tuple[tuple[int, ...], np.ndarray]]
 ) -> np.ndarray:
-    """Scale the probabilities `p` (.., B) of the models to each of their margins in turn, in place.
+    """Scale the probabilities `p` (.., B) of the models to match one margin after the other.
 
-    Returns the largest differences (B,) between fitted and observed margins before scaling.
-    `observed` (..) contains the proportions of rows in the cells of the table.
+    `p` is changed in place. Returns the largest differences (B,) between fitted and observed
+    margins before scaling. `observed` (..) contains the proportions of rows in the cells of the
+    table.
     """
     error = np.zeros(p.shape[-1])
     for clique, model_numbers in by_clique:

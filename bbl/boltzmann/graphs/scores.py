@@ -84,7 +84,7 @@ class Margins:
         return self._log_likelihoods[mask]
 
     def counts(self, mask: int) -> np.ndarray:
-        """Return the table of counts of a set of predictors, with axes in increasing order."""
+        """Return the table of counts of a set of predictors, which are in increasing order."""
         axes = members(mask)
         shape = [self.n_levels[i] for i in axes]
         cells = np.ravel_multi_index(

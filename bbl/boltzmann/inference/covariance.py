@@ -49,8 +49,11 @@ class Covariances:
 
     Parameters
     ----------
-    sample, estimate, engine
-        The rows of all groups, and the fit to them.
+    sample : Sample
+        The rows of all groups.
+    estimate : Estimate
+        The fit to these rows.
+    engine : Engine
     survey : SurveySample, optional
         Sampling design of the rows. If given, design covariances are computed.
     kept : KeptRows, optional
@@ -214,8 +217,7 @@ class Covariances:
 
     @cached_property
     def deviations(self) -> list[np.ndarray] | None:
-        """A matrix E (u, layout.size) for each group, or None unless the rows have a sampling
-        design.
+        """A matrix E (u, layout.size) for each group; None without a sampling design.
 
         ``E'E`` is the covariance of the group's parameters. Each row belongs to one of u clusters
         or replicates (see `bbl.boltzmann.inference.survey`).
@@ -442,8 +444,8 @@ def bootstrap(
     """Return the parameters (nboot, K, layout.size) of refits to samples from the fitted models.
 
     This is the parametric bootstrap (Efron & Tibshirani 1993, section 6.5). Samples have as many
-    rows as the data, and the same values are missing. Each replicate has its own random generator.
-    The weights of `sample` must be integers.
+    rows as the data, with missing values at the same positions. Each replicate has its own random
+    generator. The weights of `sample` must be integers.
     """
     layout = estimate.parameters.layout
     check_memory(  # 8 bytes for each drawn value

@@ -71,7 +71,7 @@ def exact_ratio_test(
     layout : Layout
         Layout of the larger model.
     kept : ndarray of bool, shape (T,)
-        Which terms of the larger model are also in the smaller model.
+        Whether each term of the larger model is also in the smaller model.
     engine : Engine
         An engine whose attribute `has_likelihood` is True.
     scores : sequence, optional

@@ -80,7 +80,7 @@ class TermTests:
     refused : list of (int, tuple of int, Kind)
         Group, predictors and the reason, for each term that was not tested.
     sparse : SparseMargin or None
-        Reason why the exact likelihood ratio is unreliable.
+        Margin that makes the exact likelihood ratio test unreliable; None if there is none.
     """
 
     df: int
@@ -190,10 +190,11 @@ def _correct_ratio(
     deviations: list[np.ndarray],
     surveys: list,
 ) -> tuple[float, int, float]:
-    """Return the ratio divided by its mean design effect, its df and its Rao-Scott p-value.
+    """Return the design-corrected ratio, its df and its Rao-Scott p-value.
 
-    A design effect is the ratio of a variance under the sampling design to the variance without it.
-    Design effects are the eigenvalues of ``working^-1 E'E`` for all groups together.
+    The ratio is divided by its mean design effect. A design effect is the ratio of a variance under
+    the sampling design to the variance without it. Design effects are the eigenvalues of
+    ``working^-1 E'E`` for all groups together.
 
     Parameters
     ----------
@@ -202,7 +203,7 @@ def _correct_ratio(
         this covariance, the ratio would have a chi-squared distribution.
     deviations : list of ndarray, shape (u, q)
         For each group, a matrix E such that ``E'E`` is the parameters' covariance under the design.
-        The rows of E are the same clusters or replicates in all groups, so the groups are
+        The rows of E refer to the same clusters or replicates in all groups, so the groups are
         dependent.
     surveys : list of SurveySample
         Sampling designs of all groups.
@@ -281,7 +282,7 @@ def ratio_test(
     theta : ndarray, shape (K, layout.size)
         Fitted parameters of the larger model, with any penalty.
     kept : ndarray of bool, shape (P,)
-        Which of the pairs are in the smaller model.
+        Whether each pair is in the smaller model.
     scores : sequence, optional
         Level scores of the smaller model, in the form used by `Layout`.
 
@@ -403,8 +404,8 @@ def _site_deviations(
 
     `couplings_of_site` marks the tested columns (D,) of each site's solution, as in
     `Influence.site_coupling_covariance`. `sample` contains the effective rows. `influence` is the
-    influence of these rows on the fit with the site solution ``influence.site_theta``. u is the
-    number of clusters or replicates.
+    influence of these rows on the fit with the site solution ``influence.site_theta``. The number
+    of clusters or replicates is u.
     """
     layout = influence.layout
     positions = influence.site_coupling_positions(couplings_of_site)

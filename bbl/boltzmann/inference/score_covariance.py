@@ -154,7 +154,7 @@ def score_covariance(
     is_sample: bool = False,
     expansion: np.ndarray | None = None,
 ) -> ScoreCovariance:
-    """Return the covariance of the coefficients of all groups of a fit.
+    """Return the covariance of all groups' coefficients in a fit.
 
     Parameters
     ----------

@@ -125,7 +125,7 @@ class Evidence:
     rows : Sample
         Rows of the group, one row for each distinct state.
     theta : ndarray, shape (layout.size,)
-        Unpenalised estimates of the parameters that have one.
+        Unpenalised estimates of the parameters, where these exist.
     influence : RowInfluence or None
         Influence of rows on the estimates; None if there are too few rows for an unpenalised fit.
     terms : list of ndarray
@@ -138,7 +138,7 @@ class Evidence:
         The sampling design of the rows. If given, the weights of `rows` sum to the effective number
         of rows.
     deviations : ndarray, shape (u, layout.size), or None
-        Under a sampling design, the matrix E where ``E'E`` is the covariance of the estimates.
+        Under a sampling design, the matrix E for which ``E'E`` is the covariance of the estimates.
     fitted : Fitted or None
         The fit to all rows, if `rows` is a random sample of them.
     """

@@ -1,9 +1,9 @@
 """Design covariances of estimates, by linearisation or refits with replicate weights.
 
 *Deviations* form a matrix E (u, size) such that ``E'E`` is the design covariance of `size`
-estimates. Its u rows are clusters or replicates. They are the same for all groups of a fit, so
-``E_a'E_b`` is the covariance between the estimates of groups a and b. K is the number of groups. A
-row's *influence* is the derivative of the estimate with respect to its weight.
+estimates. Its u rows correspond to clusters or replicates. These are the same for all groups of a
+fit, so ``E_a'E_b`` is the covariance between the estimates of groups a and b. K is the number of
+groups. A row's *influence* is the derivative of the estimate with respect to its weight.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def replicated(
     replicates' scales. If a replicate has no rows or no estimate, its deviations are 0 and a
     DataWarning is issued. If an estimate is infinite in a replicate but finite in `full_estimate`,
     all deviations of this estimate are nan, because the value at which the iterations stopped is
-    arbitrary. A DataWarning is issued in this case as well, unless the deviations are `for_test`,
-    because tables of tests state the reason.
+    arbitrary. A DataWarning is issued in this case as well, unless `for_test` is True, because
+    tables of tests state the reason.
     """
     assert survey.replicates is not None  # noqa: S101  # checked by its callers
     weights = survey.replicates.weights[survey.rows]  # (n, u)
@@ -141,7 +141,7 @@ def replicated(
 def penalised_deviations(
     influence: RowInfluence, rows: Sample, theta: np.ndarray, engine: Engine, survey: SurveySample
 ) -> np.ndarray:
-    """Return the deviations (u, size) of a group's parameters `theta` (size,) from `Engine.fit`.
+    """Return the deviations (u, size) of a group's `theta` (size,), as estimated by `Engine.fit`.
 
     `influence` is the influence of the group's `rows`, which is used for linearisation if the
     design has no replicate weights.
@@ -182,7 +182,7 @@ def unpenalised_deviations(
     engine: Engine,
     survey: SurveySample,
 ) -> np.ndarray:
-    """Return the deviations (u, size) of the estimates `theta` of a group by `Engine.unpenalised`.
+    """Return the deviations (u, size) of a group's `theta`, as estimated by `Engine.unpenalised`.
 
     `is_determined` (size,) marks the estimable parameters; `sites` contains the predictors with
     fitted conditional distributions. The other arguments are the same as in `penalised_deviations`.

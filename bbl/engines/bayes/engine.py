@@ -78,7 +78,7 @@ class Posterior(Engine):
         Number of hidden units with values -1 or 1, each coupled to all predictors. Hidden units
         require the conjugate prior. A warning is issued, because the chains rarely change the signs
         of hidden units. If the formula has no interactions, the model is a restricted Boltzmann
-        machine. ``coef()`` returns the parameters of the predictors when every unit is -1.
+        machine. ``coef()`` returns the parameters of the predictors given that every unit is -1.
         Predictions sum over the units. Predictors must be categorical; for layers of units over
         numeric predictors in [-1, 1], see `bbl.sklearn.ScoreFeatures`.
     c : float, optional
@@ -90,9 +90,9 @@ class Posterior(Engine):
     seed : int, optional
         Random seed for the draws, which overrides the seed of the fitting function.
     adjust : bool, default True
-        Whether to adjust the curvature of the pseudo-likelihood to Godambe's information. Without
-        the adjustment, intervals of couplings are too narrow, because every coupling occurs in two
-        conditional distributions.
+        Whether to adjust the curvature of the pseudo-likelihood so that it matches the Godambe
+        information. Without the adjustment, intervals of couplings are too narrow, because every
+        coupling occurs in two conditional distributions.
     sweeps : int, default 5
         Number of Gibbs sweeps used to draw rows in the exchange algorithm if there are too many
         states for exact draws.
@@ -237,7 +237,7 @@ class Posterior(Engine):
         return rng if self.seed is None else np.random.default_rng(self.seed)
 
     def resolve(self, layout: Layout) -> str:
-        """Return the name of the sampler for this model, where ``"auto"`` is replaced."""
+        """Return the name of the sampler that is used for this model."""
         if self.prior == "conjugate":
             return "conjugate"
         if self.sampler != "auto":

@@ -100,7 +100,7 @@ class GreyMachine:
                 units[k][:, j] = draw_signs(field[:, j] + units[k] @ self.unit_pairs[:, j], rng)
 
     def sample(self, n: int, sweeps: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw rows (n, m) by n Gibbs chains with `sweeps` sweeps over units and predictors.
+        """Draw rows (n, m) from n Gibbs chains with `sweeps` sweeps over units and predictors.
 
         The conditional density of a predictor is proportional to ``exp(a x)`` on [-1, 1]. Chains
         start at the fields, scaled to this interval. If all fields were zero, the negative of a

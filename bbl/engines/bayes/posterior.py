@@ -51,7 +51,7 @@ class Adjustment:
 
     The log-likelihood at phi is replaced by the log pseudo-likelihood at ``centre + matrix (phi -
     centre)`` plus ``tilt' (phi - centre)``. At the centre, the result has the same gradient as the
-    log pseudo-likelihood, and its curvature is Godambe's information.
+    log pseudo-likelihood, and its curvature is the Godambe information.
 
     Attributes
     ----------

@@ -24,7 +24,7 @@ class Families:
     codes : ndarray of intp, shape (n, M)
         Levels of all variables.
     weights : ndarray, shape (n,)
-        Numbers of observations.
+        Number of observations in each row.
     n_levels : ndarray of intp, shape (M,)
     blocks : ndarray of intp, shape (M + 1,)
     """
@@ -95,7 +95,10 @@ class Families:
         )
 
     def _parent_gain_by_level(self, j: int | None, sample_size: float) -> np.ndarray:
-        """Return ``lnG(alpha/q + n_b) - lnG(alpha/q)`` (S,), summed over j, for each level of k."""
+        """Return the parents' part of the score, summed over j, for each level of k, shape (S,).
+
+        The terms are ``lnG(alpha/q + n_b) - lnG(alpha/q)``; see `scores_with_parents`.
+        """
         key = (j, sample_size)
         if key not in self._parent_gains:
             n_joint = (1 if j is None else self.n_levels[j]) * np.repeat(

@@ -36,9 +36,9 @@ class Boosting(Engine):
     predictor and one for each selected pair. All tables start at zero and are updated in rounds. In
     each round, a small step in each table increases the likelihood. A cut divides the levels of the
     predictor (or of both predictors of a pair) into two sets, and the step adds a constant on each
-    side of the cut. Levels with similar effects therefore have equal parameters. A table is first
-    updated only if the gain from its best cut is clearly larger than expected by chance, so
-    irrelevant predictors have no parameters. Fields are fitted first, followed by the most
+    side of the cut. Levels with similar effects therefore have equal parameters. A table is updated
+    for the first time only if the gain from its best cut is clearly larger than expected by chance,
+    so irrelevant predictors have no parameters. Fields are fitted first, followed by the most
     promising pairs. The rows are assigned to five folds, and five models are fitted, each to four
     of the folds. For each model, the round with the lowest log-loss on the remaining fold is used.
     The result is the mean of the five models. P(x|y) is not modelled, so row likelihoods and ln Z

@@ -34,7 +34,7 @@ MAX_PAIR_PREDICTORS = 45  # pairs are compared among this many predictors with t
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows used to fit a model, as described at the top of the module."""
+    """The rows used to fit a model; see the comment at the top of the module."""
 
     codes: np.ndarray
     n_levels: np.ndarray
@@ -74,7 +74,8 @@ def boost(
     """Fit the fields of all predictors, then `n_pairs` of the `pairs`, and return the model.
 
     `pairs` has shape (pairs, 2). The model starts at the class proportions, given as `log_shares`
-    (G,). Each step is the fraction `rate` of a Newton step, and `rng` draws the random cuts.
+    (G,). Each step is the fraction `rate` of a Newton step, and `rng` is used to draw the random
+    cuts.
     """
     G = len(log_shares)
     steps = _Steps(

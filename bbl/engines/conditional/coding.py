@@ -1,8 +1,8 @@
 """Numeric codings of predictor levels for the conditional likelihood.
 
 The *features* of a level are the numbers that represent it. Nominal predictors have an indicator
-for each level. Ordered predictors have one equally spaced score (linear) or an indicator for each
-threshold (cumulative).
+for each level. Ordered predictors have a single feature with equally spaced values (linear), or an
+indicator for each threshold (cumulative).
 """
 
 # L levels have d features; m predictors have F features in all, in the order of predictors. A
@@ -36,7 +36,8 @@ class Coding:
         Number of levels L_i of each predictor.
     features : tuple of m ndarrays, shapes (L_i, d_i), or None
         Features of each predictor's levels. None represents the identity matrix, i.e. an indicator
-        for each level. For a numeric predictor, the features of the codes 0 and 1.
+        for each level. For a numeric predictor, the array contains the features of the codes 0 and
+        1.
     numbers : ndarray, shape (m, 2), or None
         Mean and standard deviation of each numeric predictor; see `Layout`. The feature of a
         numeric predictor is its number of standard deviations from the mean.
@@ -71,7 +72,7 @@ class Coding:
         """Return the layout of fields and couplings of contrasts, with the terms of `layout`.
 
         A nominal predictor has L_i - 1 contrasts, and any other predictor has one for each feature.
-        Contrasts replace the non-reference levels, so each predictor has one level more in this
+        Contrasts replace the non-reference levels, so each predictor has one more level in this
         layout than it has contrasts.
         """
         pairs = zip(self.widths, self.features, strict=True)

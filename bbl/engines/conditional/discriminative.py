@@ -1,4 +1,4 @@
-"""Fit P(group | row) for K groups jointly, in a basis of the kernel or by minibatches of rows.
+"""Fit P(group | row) for K groups jointly, in a basis of the kernel or on minibatches of rows.
 
 The log-odds f are functions in the space of the kernel in `bbl.engines.conditional.kernel`. Their
 squared norm is penalised.
@@ -50,14 +50,14 @@ HARMLESS = 1e-5  # gradients up to this change probabilities in the fifth decima
 
 
 class Tolerance(NamedTuple):
-    """Stopping rule of a fit, which stops as soon as one of the criteria is met.
+    """Stopping rule: a fit stops as soon as one of the criteria is met.
 
     Attributes
     ----------
     gradient : float
-        Bound on the largest absolute component of the gradient in scaled parameters.
+        Bound on the largest absolute component of the gradient with respect to scaled parameters.
     gain : float
-        Bound on the decrease of the objective in a step.
+        Bound on the decrease in the objective in a single step.
     rounds : int
         Maximum number of steps.
     """
@@ -87,7 +87,7 @@ class Solution(NamedTuple):
     loss : float
         Log-loss on the fitted rows, excluding the penalty.
     gradient : float
-        Largest component of the gradient in scaled parameters.
+        Largest component of the gradient with respect to scaled parameters.
     evaluations : int
         Number of evaluations of the objective.
     converged : bool
@@ -118,9 +118,9 @@ def solve(
 ) -> list[Solution]:
     """Minimise ``-mean log softmax_y(T s_y(x) + b_y + f_y(x)) + ridge/2 |f|^2`` over f, b and T.
 
-    The mean is weighted. f_y is the sum of the basis functions, each multiplied by its weight in
-    group y. The functions are orthonormal in the kernel's space, so ``|f|^2`` is the sum of squares
-    of all weights (r, K).
+    The mean is weighted. The function f_y is the sum of the basis functions, each multiplied by its
+    weight in group y. The functions are orthonormal in the kernel's space, so ``|f|^2`` is the sum
+    of squares of all weights (r, K).
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def solve(
     spectrum : ndarray, shape (r,)
         Weighted mean square of each basis function.
     group_weights : ndarray, shape (n, K)
-        Weight of each group at each row.
+        Weight of each group in each row.
     ridges : sequence of float
         Penalties in decreasing order. Each fit starts from the previous one. With ``inf``, f is
         omitted.

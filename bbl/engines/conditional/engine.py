@@ -1,4 +1,4 @@
-"""Engine `Conditional`: fit the parameters of all K groups jointly to P(group | row)."""
+"""Engine `Conditional`: fit P(group | row) jointly for all K groups."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Conditional(Engine):
     normaliser, ``ln P(y|x)`` is ``T s_y(x) + b_y + f_y(x)``, where `f` is linear in centred level
     indicators and in products of indicators of interacting predictors. The objective is convex.
     Numeric predictors are regressors. Their standardised values are used instead of indicators,
-    also in squares (``u:u``). Only differences between groups are identified. P(x|y) is not
+    including in squares (``u:u``). Only differences between groups are identified. P(x|y) is not
     modelled, so row likelihoods and ln Z are not available, and missing values cannot be
     marginalised.
 
@@ -92,14 +92,14 @@ class Conditional(Engine):
     scale : float or "cv", default 0.5
         Weight of couplings relative to fields.
     start : {None, "pseudo"}, default None
-        Class scores s, which are 0 or come from a pseudo-likelihood fit. Out-of-fold scores are
-        used when f is fitted, because in-sample scores would overfit and leave nothing for f to
-        explain.
+        Source of the class scores s, which are 0 (None) or come from a pseudo-likelihood fit.
+        Out-of-fold scores are used when f is fitted, because in-sample scores would overfit and
+        leave nothing for f to explain.
     lambda_ : float or "cv", default "cv"
-        Penalty of the pseudo-likelihood fit. Its `prior_count` is 1.
+        Penalty of the pseudo-likelihood fit, which uses a `prior_count` of 1.
     epochs : int, default 8
         Number of passes over the rows in minibatches if there are more than 5,000 distinct rows.
-        L-BFGS on all rows follows.
+        The fit is then completed by L-BFGS on all rows.
     early_stopping : bool, default False
         Whether to stop before the optimum, which may improve predictions that would otherwise be
         overconfident. With up to 5,000 distinct rows, the ridge decreases from about 0.1 to `ridge`
@@ -112,12 +112,12 @@ class Conditional(Engine):
         between adjacent levels. "cv": the best of the three by cross-validation. In all cases,
         parameters are reported for each level.
     logits : {"nominal", "adjacent", "cumulative", "cv"}, default "nominal"
-        Logits for a response that is declared ordered. "nominal" ignores the order, and each group
-        has its own function f of the predictors. With the other logits, all groups have the same
-        function f, so there are fewer parameters. "adjacent": ``ln P(next group) / P(group)`` is a
-        threshold plus f, as in multinomial regression with equal steps (VGAM's ``acat``).
-        "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, the model of
-        proportional odds (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three by
+        Logits for a response that is declared as ordered. "nominal" ignores the order, and each
+        group has its own function f of the predictors. With the other logits, all groups have the
+        same function f, so there are fewer parameters. "adjacent": ``ln P(next group) / P(group)``
+        is a threshold plus f, as in multinomial regression with equal steps (VGAM's ``acat``).
+        "cumulative": ``ln P(y <= group) / P(y > group)`` is a threshold minus f, as in the
+        proportional odds model (``ordinal::clm``, ``MASS::polr``). "cv": the best of the three by
         cross-validation.
 
     Raises
@@ -267,7 +267,7 @@ class Conditional(Engine):
 
     @property
     def firth(self) -> bool:
-        """Whether Firth's penalty is used, which is half the log determinant of the information."""
+        """Whether Firth's penalty (half the log determinant of the information) is used."""
         return self.ridge == "firth"
 
     @property
@@ -659,7 +659,7 @@ class Conditional(Engine):
         coefficients: np.ndarray,
         expansion: np.ndarray,
     ) -> ConditionalInfluence:
-        """Return the influence at the estimate `coefficients` (K, 1 + size) of all rows.
+        """Return the influence of rows at `coefficients` (K, 1 + size), the estimate from all rows.
 
         The information is computed from a random `sample` of the rows, drawn with probabilities ``1
         / expansion`` (n,).
@@ -694,7 +694,7 @@ class Conditional(Engine):
         )
 
     def held_out(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> HeldOut | None:
-        """Return a function for out-of-fold class scores, or None if folds cannot share a basis."""
+        """Return a function for out-of-fold class scores; None if folds cannot share a basis."""
         if (
             self.firth
             or sample.n > ROWS
@@ -722,7 +722,7 @@ class Conditional(Engine):
         oof_scores: OutOfFoldScores | None,
         rng: np.random.Generator,
     ) -> JointFit:
-        """Return the fit of all groups by minibatches, for any number of rows.
+        """Fit all groups on minibatches, for any number of rows.
 
         The arguments are the same as in `fit_groups`.
         """

@@ -144,7 +144,7 @@ class ProfileInterval:
     Attributes
     ----------
     statistic : float
-        Twice the decrease of the penalised log-likelihood when the coefficient is set to 0.
+        Twice the decrease in the penalised log-likelihood when the coefficient is set to 0.
     lower, upper : float
         Values of the coefficient at which the decrease reaches the requested quantile.
     """
@@ -185,7 +185,7 @@ class FirthProfile:
         self.errors[informed] = np.sqrt(np.linalg.inv(fisher).diagonal())
 
     def ratio(self, fixed: np.ndarray, start: np.ndarray | None = None) -> tuple[float, np.ndarray]:
-        """Return twice the decrease of the penalised log-likelihood, and all coefficients.
+        """Return twice the decrease in the penalised log-likelihood, and all coefficients.
 
         Coefficients are held at their values in `fixed`, where nan marks free coefficients. Both
         arrays have shape (k - 1, p).

@@ -101,8 +101,8 @@ class HeldOut:
         they are in single precision.
     fits : dict of tuple to list of Solution
         Fits of all folds. The keys are the kernel's options and the ridge. With early stopping,
-        which is the same for all compared engines, these fits are reused. Otherwise, later fits
-        start from them.
+        these fits are reused; all compared engines have the same value of this option. Otherwise,
+        later fits start from them.
     """
 
     def __init__(self, sample: Sample, layout: Layout, K: int, folds: Folds) -> None:
@@ -140,7 +140,7 @@ class HeldOut:
         engine : Conditional
             The engine whose `scale`, `ordered` and `early_stopping` are used.
         ridge : float
-            Penalty; 0 maximises the likelihood.
+            Penalty; with 0, the likelihood is maximised.
         rows : sequence of ndarrays of int
             Positions of each fold's validation rows in the sample.
         exactly : bool, default False

@@ -63,9 +63,10 @@ class FullBatch:
 
     Attributes
     ----------
-    fits_f, ridge : bool, float
-        Whether the ridge is finite, and the value of the ridge. The value is 0 for an infinite
-        ridge, because f is then 0 and needs no penalty.
+    fits_f : bool
+        Whether the ridge is finite.
+    ridge : float
+        Value of the ridge; 0 if the ridge is infinite, because f is then 0 and needs no penalty.
     means : ndarray, shape (D,)
         Proportions of the non-reference levels.
     kernel_factors : (float, float)
@@ -87,9 +88,9 @@ class FullBatch:
         evaluation. A residual is the fitted probability minus the group indicator, multiplied by
         the row's fraction of the total weight.
     residuals : ndarray, shape (n, K)
-        Residual of each row, for the gradient in ln T; empty unless scores are given.
+        Residual of each row, for the gradient with respect to ln T; empty unless scores are given.
     scale : ndarray
-        Units of the unknowns.
+        Factors that convert scaled unknowns to unknowns.
     evaluations : int
         Number of evaluations of the objective.
     loss : float
@@ -149,7 +150,7 @@ class FullBatch:
         self.loss = np.nan
 
     def _scale(self, variance: np.ndarray) -> np.ndarray:
-        """Return the units of the unknowns, which are approximate inverse roots of the curvatures.
+        """Return the scale of each unknown: the approximate inverse square root of its curvature.
 
         `variance` (R,) is the variance of each contrast over the rows. In the curvature P (1 - P),
         each probability P is approximated by 1 / K.

@@ -33,11 +33,11 @@ def influence_of_sample(
     weights: np.ndarray,
     expansion: np.ndarray,
 ) -> ConditionalInfluence:
-    """Return the influence at the estimate from all rows, using the information of sampled rows.
+    """Return the influence of rows at the estimate from all rows, using information from a sample.
 
     The inverse information of n out of N rows is on average larger than the inverse information of
-    all rows by the factor ``1 + r (1 / n - 1 / N)``, where r is the rank of the design. It is
-    divided by it.
+    all rows by the factor ``1 + r (1 / n - 1 / N)``, where r is the rank of the design. The inverse
+    information is therefore divided by this factor.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class ConditionalInfluence(MaximumInfluence):
         """Return statistics, lower and upper limits (3, size) from Firth's profile likelihood.
 
         They refer to the differences between the parameters of groups `a` and `b`. At the limits,
-        twice the decrease of the penalised log-likelihood is equal to `quantile`. Parameters that
+        twice the decrease in the penalised log-likelihood is equal to `quantile`. Parameters that
         are not identified are nan.
         """
         out = np.full((3, self.layout.size), np.nan)
@@ -286,7 +286,7 @@ class ConditionalInfluence(MaximumInfluence):
         return design(self._codes, layout), 1.0 / scale.diagonal()
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
-        """Return twice the decrease of Firth's penalised log-likelihood after dropping parameters.
+        """Return twice the decrease in Firth's penalised log-likelihood after dropping parameters.
 
         The parameters in the mask `dropped` (size,) are set to 0 in all groups. The information
         matrix still covers all parameters, so the decrease is non-negative and does not depend on

@@ -82,7 +82,7 @@ class DenseDesign:
 
 
 class TableDesign:
-    """A design that is not stored as a matrix, for nominal predictors and terms of at most two.
+    """A design that is not stored as a matrix, for nominal predictors and at most pairwise terms.
 
     Sums over rows are computed from tables. With many columns, this takes much less time than
     matrix products, and the rows of the design need no memory.
@@ -125,7 +125,7 @@ class TableDesign:
         return out
 
     def gram(self) -> np.ndarray:
-        """Return the inner products (p, p) of all columns, which are numbers of rows."""
+        """Return the inner products (p, p) of all columns, which are row counts."""
         return self.products.gram(self.codes, np.ones(len(self.codes)))
 
     def occurs(self) -> np.ndarray:
@@ -273,7 +273,7 @@ class Likelihood(Objective):
         self.observed = shares > 0.0
 
     def spread(self, theta: np.ndarray) -> np.ndarray:
-        """Return the coefficients (k - 1, p) of groups after the first, given the free ones."""
+        """Return the coefficients (k - 1, p) of later groups, given the free coefficients."""
         out = np.zeros(self.free.shape)
         out[self.free] = theta
         return out
@@ -293,7 +293,10 @@ class Likelihood(Objective):
         return self.log_likelihood
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient for the free coefficients at the most recent argument of `value`."""
+        """Return the gradient with respect to the free coefficients.
+
+        It is evaluated at the most recent argument of `value`.
+        """
         residual = self.shares - self.row_shares[:, None] * self.p
         return self.rows.sums(residual[:, 1:])[self.free]
 

@@ -119,7 +119,7 @@ class ConditionalMaximum:
         return "Use ridge='firth', whose estimates are finite and have intervals, or ridge='cv'"
 
     def rank(self, g: int) -> int:
-        """Return the degrees of freedom of the parameters of group `g`.
+        """Return the degrees of freedom of group `g`'s parameters.
 
         This is the rank of the design; it is 0 for the reference group and for groups without rows.
         Coefficients without a finite maximum are counted because they increase the likelihood.
@@ -162,7 +162,7 @@ class _Table:
     start : ndarray, shape (k, p)
         Initial coefficients of the iteration.
     firth : bool
-        Whether the design has to be a matrix, for Firth's penalty.
+        Whether the design must be stored as a matrix, as required by Firth's penalty.
     """
 
     def __init__(

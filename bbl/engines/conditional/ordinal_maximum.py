@@ -74,7 +74,7 @@ class OrdinalMaximum(ConditionalMaximum):
         return "Use ridge='cv'"
 
     def rank(self, g: int) -> int:
-        """Return the degrees of freedom of the parameters of group `g`.
+        """Return the degrees of freedom of group `g`'s parameters.
 
         All groups have the same coefficients b, which are counted for the first group after the
         reference group.
@@ -154,13 +154,16 @@ class OrdinalLikelihood(Objective):
         return self.log_likelihood - 0.5 * self.ridge * float(self.b @ self.b)
 
     def gradient(self) -> np.ndarray:
-        """Return the gradient for the free unknowns at the most recent argument of `value`."""
+        """Return the gradient with respect to the free unknowns.
+
+        It is evaluated at the most recent argument of `value`.
+        """
         self._derivatives = self.logits.derivatives(self.f, self.c, self.shares, self.limits)
         b_gradient = self._derivatives.f @ self.X - self.ridge * self.b
         return np.concatenate([self._derivatives.c, b_gradient])[self.free]
 
     def curvatures(self) -> list[np.ndarray]:
-        """Return minus the Hessian for the free unknowns, as a list with one element.
+        """Return minus the Hessian with respect to the free unknowns, as a list with one element.
 
         It is evaluated at the same point as the last `gradient`.
         """

@@ -253,8 +253,9 @@ def ordinal_coefficient_covariance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the covariance of all coefficients, and a mask of those determined by the data.
 
-    The result is the same as for `bbl.engines.conditional.coefficients.coefficient_covariance`, but
-    relative to the first group.
+    The result has the same form as in
+    `bbl.engines.conditional.coefficients.coefficient_covariance`, but is relative to the first
+    group.
     """
     logits, covariance = _covariance_of_unknowns(basis, p, weights, name, ridge)
     k = len(logits.groups) - 1

@@ -53,13 +53,13 @@ def solve_ordinal(
     ridge: float,
     start: OrdinalSolution | None = None,
 ) -> OrdinalSolution:
-    """Maximise the mean of ``ln P(group | row)`` minus ``ridge/2 |f|^2`` times a factor.
+    """Maximise the mean of ``ln P(group | row)`` minus ``ridge/2 |f|^2`` times `penalty_factor`.
 
     Parameters
     ----------
     functions : ndarray, shape (n, r)
     counts : ndarray, shape (n, K)
-        Weight of each group at each row.
+        Weight of each group in each row.
     name : {"adjacent", "cumulative"}
     ridge : float
         Penalty on f. With ``inf``, f is omitted.

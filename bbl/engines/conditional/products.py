@@ -2,8 +2,8 @@
 
 A *composite* is a set of predictors whose joint levels are coded as one number. Sums over rows are
 computed from tables of the joint levels of two composites (for gradients) or of four (for
-information matrices). This requires only one addition for each row and table. n, p = 1 + size and D
-are the numbers of rows, columns of the design and non-reference levels.
+information matrices). This requires only one addition for each row and table. The design has n rows
+and p = 1 + size columns, and D is the number of non-reference levels.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class _Composites:
     ----------
     layout : Layout
     max_states : float
-        Composites of several predictors have at most this many joint levels.
+        Maximum number of joint levels of a composite of several predictors.
     order : int
-        Largest number of levels in a function of a composite.
+        Maximum number of indicators in a function of a composite; see `functions`.
 
     Attributes
     ----------
@@ -132,9 +132,9 @@ class _Composites:
         return out
 
     def to_functions(self, subset: tuple[int, ...], cells: np.ndarray) -> np.ndarray:
-        """Return sums of products of the functions of several composites.
+        """Convert a table of several composites to sums of products of the composites' functions.
 
-        `cells` are the sums over their joint levels.
+        `cells` contains the total row weight at each joint level of the composites in `subset`.
         """
         for c in subset:  # each step moves the first axis to the end
             values = self.values[c]
@@ -149,16 +149,16 @@ class _Composites:
 
 @dataclass(frozen=True)
 class _PairTable:
-    """The table of two composites, and the columns of the design that are summed over it.
+    """A table of two composites, and the design columns with sums that are computed from it.
 
     Attributes
     ----------
     composites : (int, int)
-        The second is -1 if there is a single composite.
+        The two composites; the second is -1 if the table has only one.
     columns : ndarray of intp, shape (C,)
         Columns of the design.
     cells : tuple of two ndarrays of intp, shape (C,)
-        For each column, the positions of its functions of the two composites.
+        For each column, the positions of its two factors among the functions of the composites.
     """
 
     composites: tuple[int, int]
@@ -172,7 +172,7 @@ class DesignProducts:
     Parameters
     ----------
     layout : Layout
-        Nominal predictors with terms of at most two; see `has_products`.
+        Layout of nominal predictors, with at most two predictors in a term; see `has_products`.
     """
 
     def __init__(self, layout: Layout):
@@ -183,12 +183,12 @@ class DesignProducts:
 
     @cached_property
     def _of_two(self) -> _Composites:
-        """Composites for tables of two."""
+        """The composites used in tables of two composites."""
         return _Composites(self.layout, np.sqrt(MAX_PAIR_STATES), 2)
 
     @cached_property
     def _pair_tables(self) -> list[_PairTable]:
-        """The tables that contain all columns of the design, each column once."""
+        """The tables of all columns of the design; each column is assigned to one table."""
         composites = self._of_two
         chosen: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
         interacting = {
@@ -223,7 +223,7 @@ class DesignProducts:
 
     @cached_property
     def key(self) -> tuple[bytes, bytes]:
-        """Identifies the layout, for caches."""
+        """Cache key that identifies the layout."""
         return self.layout.n_levels.tobytes(), self.layout.pairs.tobytes()
 
     def compact_codes(self, rows: Sample) -> np.ndarray:
@@ -262,7 +262,7 @@ class DesignProducts:
     def scores_and_sums(
         self, codes: np.ndarray, coefficients: np.ndarray, residuals: Callable
     ) -> tuple[float, np.ndarray]:
-        """Return the sums, over rows, of functions of the scores and of residuals times the design.
+        """Return the sums over rows of a function of the scores, and of residuals times the design.
 
         Parameters
         ----------
@@ -270,15 +270,15 @@ class DesignProducts:
             Codes of composites, from `compact_codes`.
         coefficients : ndarray, shape (k, p)
         residuals : callable
-            ``residuals(rows, scores)`` returns a number and values (k, b), from a slice of rows and
-            their scores (k, b), which it may overwrite.
+            ``residuals(rows, scores)`` takes a slice of b rows and their scores (k, b), which it
+            may overwrite. It returns a number and the residuals (k, b).
 
         Returns
         -------
         value : float
             Sum of the numbers that `residuals` returns.
         sums : ndarray, shape (k, p)
-            Sums over rows of the values times the design.
+            Sums over rows of the residuals times the design.
         """
         k = len(coefficients)
         n = codes.shape[1]
@@ -295,7 +295,7 @@ class DesignProducts:
         return value, self._to_columns(totals, k)
 
     def _add(self, totals: list[np.ndarray], cells: list[np.ndarray], values: np.ndarray) -> None:
-        """Add values (k, b) of rows to the sums (k, cells) over each table."""
+        """Add the `values` (k, b) of rows to the totals (k, cells) of each table."""
         for total, cell in zip(totals, cells, strict=True):
             for own, one in zip(total, values, strict=True):
                 own += np.bincount(cell, one, len(own))
@@ -344,7 +344,7 @@ class DesignProducts:
         return scores
 
     def _to_columns(self, totals: list[np.ndarray], k: int) -> np.ndarray:
-        """Return the sums (k, p) of columns, from the sums (k, cells) over each table."""
+        """Return the sums (k, p) of columns, given the totals (k, cells) of each table."""
         out = np.zeros((k, self.p))
         for table, total in zip(self._pair_tables, totals, strict=True):
             first, second = (self._values(c) for c in table.composites)
@@ -356,7 +356,7 @@ class DesignProducts:
 
     @cached_property
     def _of_four(self) -> _Composites:
-        """Composites for tables of four."""
+        """The composites used in tables of four composites."""
         return _Composites(self.layout, float(MAX_QUAD_STATES) ** 0.25, 4)
 
     @property
@@ -375,11 +375,11 @@ class DesignProducts:
         return self.grams(codes, weights[None])[0]
 
     def grams(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the products (w, p, p) of `gram` for each of several `weights` (w, n)."""
+        """Return the results (w, p, p) of `gram` for each of w sets of `weights` (w, n)."""
         return self.grams_of(self.moments(codes, weights))
 
     def grams_of(self, moments: np.ndarray) -> np.ndarray:
-        """Return the products (w, p, p) of `grams`, given their `moments` (w, M)."""
+        """Return the results (w, p, p) of `grams`, given the `moments` (w, M)."""
         index = self._moments.index
         out = np.empty((len(moments), self.p, self.p))
         for one, own in zip(out, moments, strict=True):
@@ -387,10 +387,10 @@ class DesignProducts:
         return out
 
     def moments(self, codes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Return the moments (w, M) for `weights` (w, n).
+        """Return the moments (w, M) for each of w sets of `weights` (w, n).
 
-        Each moment is the sum of the weights of rows with a combination of up to four levels of
-        interacting predictors.
+        Each moment is the total weight of the rows that have all levels of a pair of design
+        columns, i.e. up to four levels.
         """
         out = np.zeros((len(weights), self._moments.size))
         tables = self._moments.tables
@@ -404,7 +404,7 @@ class DesignProducts:
     def _add_moments(
         self, out: np.ndarray, codes: np.ndarray, weights: np.ndarray, tables: list
     ) -> None:
-        """Write the moments of some tables to `out` (w, M)."""
+        """Compute the moments that belong to `tables`, and write them to `out` (w, M)."""
         composites = self._of_four
         totals = [np.zeros((len(weights), _n_cells(composites, subset))) for subset, _ in tables]
         for first in range(0, len(codes), QUAD_ROWS):
@@ -498,8 +498,9 @@ class _Moments:
     size : int
         Number M of moments.
     tables : list
-        For each table, the composites, and arrays of moments: their positions among all moments,
-        and their positions in the table of products of the composites' functions.
+        For each table, its composites and a list of blocks of moments. A block consists of the
+        positions among all moments, and the positions in the table of products of the composites'
+        functions.
     index : ndarray of int, shape (p, p)
         The moment of each product of two columns of the design; M for products that are always 0.
     """
@@ -542,7 +543,7 @@ class _Moments:
         """Return the position of each product of two terms' columns among the moments of their
         union.
 
-        Products that are always 0 have a large negative number.
+        The position is a large negative number for products that are always 0.
         """
         strides = {}
         stride = 1
@@ -567,7 +568,7 @@ class _Moments:
         offsets: dict[tuple[int, ...], int],
         n_levels: np.ndarray,
     ) -> list[tuple[tuple[int, ...], list[tuple[slice, np.ndarray]]]]:
-        """Return the tables of composites that contain all moments, each moment once."""
+        """Return the attribute `tables`; each moment is assigned to one table."""
         n_composites = len(composites.members)
         by_subset: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for union in unions:

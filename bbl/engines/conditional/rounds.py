@@ -3,7 +3,7 @@
 Each step takes one pass over all rows to compute the gradient. The steps are computed by L-BFGS,
 and the initial metric is the information matrix of a random sample, including the penalty. K is the
 number of groups, and k the number of groups with rows. The first of these is the reference group,
-with coefficients of zero. The design has p = 1 + size columns.
+and its coefficients are zero. The design has p = 1 + size columns.
 """
 
 from __future__ import annotations
@@ -122,12 +122,12 @@ class _Gradient:
 
 @dataclass(frozen=True)
 class _Columns:
-    """The number and the weight of the rows of a block in each column of the design (p,)."""
+    """Number and total weight of a block's rows that have a 1 in each design column (p,)."""
 
     products: DesignProducts
 
     def __call__(self, block: Sample) -> list[np.ndarray]:
-        """Return the two sums."""
+        """Return the numbers (p,) and the total weights (p,)."""
         values = np.column_stack([block.weights > 0.0, block.weights]).astype(float)
         return [*self.products.sums(block.codes, values)]
 
@@ -140,7 +140,7 @@ class _Moments:
     ----------
     products : DesignProducts
     weights : callable
-        ``weights(products, block)`` returns the weights (w, n) of the rows in each matrix.
+        ``weights(products, block)`` returns the row weights (w, n) for each of w matrices.
     """
 
     products: DesignProducts
@@ -153,34 +153,34 @@ class _Moments:
 
 @dataclass(frozen=True)
 class _Probabilities:
-    """Weights of the information at `coefficients` (k - 1, p)."""
+    """Row weights for the information matrix at `coefficients` (k - 1, p)."""
 
     coefficients: np.ndarray
 
     def __call__(self, products: DesignProducts, block: Sample) -> np.ndarray:
-        """Return the weights of a block."""
+        """Return the weights (w, n) of a block's n rows."""
         p = _probabilities(products.scores(block.codes, self.coefficients))
         return _information_weights(p, block.weights)
 
 
 @dataclass(frozen=True)
 class _EqualOnFace:
-    """Weights of the information with equal probabilities of the cells on the face.
+    """Row weights for the information if each row's cells on the face are equally probable.
 
-    `direction` (k, p) is that of `margins_of_sums`.
+    `direction` (k, p) is the result of `margins_of_sums`.
     """
 
     direction: np.ndarray
 
     def __call__(self, products: DesignProducts, block: Sample) -> np.ndarray:
-        """Return the weights of a block."""
+        """Return the weights (w, n) of a block's n rows."""
         on_face = products.scores(block.codes, self.direction) > -0.5
         equal = on_face / np.maximum(on_face.sum(axis=1, keepdims=True), 1)
         return _information_weights(equal, np.ones(block.n))
 
 
 def _ones(products: DesignProducts, block: Sample) -> np.ndarray:
-    """Return weights of 1."""
+    """Return a weight of 1 for each row."""
     return np.ones((1, block.n))
 
 
@@ -210,7 +210,7 @@ class _AllRows:
         self.total = float(weights[:, 0].sum())
 
     def gradient(self, coefficients: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the mean log-likelihood and its gradient (k - 1, p), from one pass."""
+        """Return the mean log-likelihood and its gradient (k - 1, p), computed in one pass."""
         function = Staged(
             self.key,
             self.products.compact_codes,
@@ -221,7 +221,7 @@ class _AllRows:
         return value / self.total, sums / self.total
 
     def information(self, coefficients: np.ndarray) -> list[np.ndarray]:
-        """Return the blocks (p, p) of the information for pairs of groups, from one pass."""
+        """Return the blocks (p, p) of the information for pairs of groups, in one pass."""
         moments = _Moments(self.products, _Probabilities(coefficients))
         self.passes += 1
         return [*self.products.grams_of(self.rows.summed(moments) / self.total)]
@@ -285,7 +285,7 @@ class _Penalised(Likelihood):
 
 
 class _Rounds:
-    """The iteration.
+    """Iterative fit to all rows, which takes one pass over the rows in each step.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ class _Rounds:
             self._restrict_to_face()
 
     def _is_regular(self, gram: np.ndarray) -> bool:
-        """Return whether all columns of a design are independent, given their products."""
+        """Return whether all columns of a design are independent, given their inner products."""
         return bool(independent_of_gram(gram)[0].all())
 
     def _restrict_to_face(self) -> None:
@@ -455,7 +455,7 @@ def _direction(
 ) -> np.ndarray:
     """Return the L-BFGS direction of ascent, with the initial inverse metric `solve`.
 
-    `pairs` contains previous steps and the decrease of the gradient in each of them, oldest first.
+    `pairs` contains previous steps and the decrease in the gradient at each step, oldest first.
     """
     out = gradient
     projections = []
@@ -482,7 +482,7 @@ def _assemble(blocks: Any, free: np.ndarray) -> np.ndarray:
 
 
 def find_maximum_in_rounds(rows: StoredSample, layout: Layout, K: int) -> tuple[Any, bool]:
-    """Return the `ConditionalMaximum` of all rows, and whether it is certainly finite."""
+    """Return the `ConditionalMaximum` of all rows, and whether it is certain to be finite."""
     all_rows = _AllRows(rows, layout, K)
     groups = all_rows.groups
     p = 1 + layout.size
@@ -517,7 +517,7 @@ def find_maximum_in_rounds(rows: StoredSample, layout: Layout, K: int) -> tuple[
 def fit_penalised(
     rows: StoredSample, layout: Layout, K: int, scale: float, ridge: float
 ) -> JointFit:
-    """Return the fit of all rows with a ridge, which minimises the objective of `FullBatch`."""
+    """Fit all rows with a ridge, by minimising the objective of `FullBatch`."""
     all_rows = _AllRows(rows, layout, K)
     k = len(all_rows.groups)
     p = 1 + layout.size
@@ -595,8 +595,8 @@ def _kernel_factors(
 ) -> tuple[float, float]:
     """Return the kernel's factors of fields and couplings.
 
-    They are computed from the `shares` (p,) of `penalty_matrix` and the proportions (L_i,) of
-    levels.
+    `shares` (p,) is the same as in `penalty_matrix`, and `level_shares` contains the proportions
+    (L_i,) of each predictor's levels.
     """
     means = coding.feature_means(level_shares)
     # squared distances (L_i,) of the levels' features from the means

@@ -69,13 +69,13 @@ class HighOrder(Engine):
         joint levels as long as the extended BIC (gamma = 1) decreases.
     combine : {"or", "and", "max"}, default "or"
         Which terms are kept. A term must be selected in the regression of at least one ("or") or
-        two ("and") of its predictors, where the sub-terms of each regression are included. "max"
-        keeps the same terms as "or", but without a joint fit: each weight is the estimate of
+        two ("and") of its predictors, where sub-terms of selected terms also count as selected.
+        "max" keeps the same terms as "or", but without a joint fit: each weight is the estimate of
         largest magnitude in any regression.
     refit : {"pseudo", "exact", "pcd", "cd", "mf"}, default "pseudo"
         Method of the joint fit: pseudo-likelihood, exact likelihood (up to 2**20 states),
-        persistent contrastive divergence, contrastive divergence started at the rows, or damped
-        mean field.
+        persistent contrastive divergence, contrastive divergence with chains that start at the
+        rows, or damped mean field.
     penalty : {"group", "l1"}, default "group"
         Whether all levels of a term are selected together ("group") or separately ("l1").
     screen : {"heredity", "all"}, default "heredity"

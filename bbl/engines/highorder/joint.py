@@ -296,11 +296,11 @@ def _ascend(
     The gradient is ``means - moments - ridges * theta``, where `means` (size,) contains the means
     of the monomials over the rows. Steps are divided by the variances of the monomials and decrease
     in size. With sampled moments, the result is the average over the second half of the steps
-    (Polyak & Juditsky 1992), and its norm is the largest component of the mean gradient in that
-    half, in standard deviations of the monomials. A mean-field gradient may not vanish anywhere.
-    The result is then the iterate with the largest pseudo-likelihood, and the fit has converged
-    unless this is the last iterate. `method` is "pcd", "cd" or "mf", and the fit starts from
-    `theta` (size,).
+    (Polyak & Juditsky 1992), and `norm` is the largest component of the mean gradient in that half,
+    in standard deviations of the monomials. A mean-field gradient may not vanish anywhere. The
+    result is then the iterate with the largest pseudo-likelihood, and the fit has converged unless
+    this is the last iterate. `method` is "pcd", "cd" or "mf", and the fit starts from `theta`
+    (size,).
     """
     monomials = Monomials(layout)
     scale = np.maximum(means * (1.0 - means), MIN_VARIANCE)

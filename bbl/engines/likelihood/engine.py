@@ -67,7 +67,7 @@ class MaximumLikelihood(Engine):
         L2 penalty on fields.
     prior_count : float, default 0.0
         Number of additional rows, spread evenly over all possible states. For a model without
-        couplings and structural zeros, the fit is the same as naive Bayes with this `prior_count`.
+        couplings or structural zeros, the fit is the same as naive Bayes with this `prior_count`.
     tolerance : float, default 1e-10
         Norm of the gradient of the mean log-likelihood at which the iteration stops.
     itmax : int, default 200

@@ -273,7 +273,7 @@ class Solver:
     def _fit_closed(self, component: Component, rows: Rows, order: list[int]) -> Solution | None:
         """Fit a decomposable model from the frequencies of its cliques.
 
-        The result is None if a term is not in the model, or if a cell is empty.
+        The result is None if a required term is not in the model, or if a cell is empty.
         """
         if any(
             len(s) > 1 and component.layout.index(*s) < 0

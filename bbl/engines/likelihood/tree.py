@@ -1,4 +1,4 @@
-"""ln Z, moments and covariances of sparse models, computed by sums over a junction tree."""
+"""Compute ln Z, moments and covariances of sparse models by sums over a junction tree."""
 
 # Predictors are eliminated one after the other by summing over their levels. The *clique* of a
 # predictor consists of itself and of its *separator*: all predictors that share a table with it
@@ -433,7 +433,7 @@ class TreeLikelihood:
     theta : ndarray, shape (size,)
         The most recent argument of `value`.
     margins : Margins
-        Margins at `theta`; uninitialised before the first call of `value`.
+        Margins at `theta`; uninitialised before the first call to `value`.
     """
 
     def __init__(

@@ -58,7 +58,7 @@ def rank_of_states(layout: Layout, ridge: np.ndarray) -> int:
 def _with_zeros(layout: Layout) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield parameter positions and covariances for each component with structural zeros.
 
-    They are covariances of the indicators if all possible states are equally probable.
+    The covariances are those of the indicators if all possible states are equally probable.
     """
     for component in components(layout):
         if component.layout.support is not None:

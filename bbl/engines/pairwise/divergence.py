@@ -198,8 +198,8 @@ class ContrastiveDivergence(PairwiseEngine):
         """Return the parameters (size,) and a measure of non-convergence.
 
         The measure is the root mean square of the mean gradient over the second half of the
-        iterations, relative to a single gradient. `total` is the total weight of the rows. All
-        parameters of a table have the same step size, which makes the proximal step for a norm
+        iterations, relative to that of a single gradient. `total` is the total weight of the rows.
+        All parameters of a table have the same step size, which makes the proximal step for a norm
         exact.
         """
         stop = stop_flag()

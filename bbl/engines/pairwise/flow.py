@@ -201,7 +201,7 @@ class Flow:
         return 0.5 * value, 0.25 * gradient
 
     def _flows(self, X: np.ndarray, field: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the flow (n,) out of each row, and twice its derivatives (n, D) in `field`.
+        """Return the flow (n,) out of each row, and twice its derivatives (n, D) by `field`.
 
         `field` (n, D) is the field of each level given the other predictors.
         """

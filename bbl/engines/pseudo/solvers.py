@@ -302,7 +302,7 @@ def n_shares(sample: Sample) -> int:
 def make_cluster_solver(
     sample: Sample, layout: Layout, precision: str, prior_count: float
 ) -> Callable:
-    """Return a solver like `make_lbfgs_solver`, with predictors divided among cluster workers.
+    """Return a solver as in `make_lbfgs_solver`, with predictors divided among cluster workers.
 
     Fits are bitwise identical to local fits. `sample` contains the codes for `Regressors` and the
     ``client`` of the cluster.

@@ -61,8 +61,8 @@ class PersistentVI(Engine):
 
     The priors are scale mixtures of normals on fields and couplings in simplex coding, which treats
     all levels in the same way. A scale is estimated for each table, so most couplings shrink to
-    zero, and the others hardly shrink. The posterior is approximated by a factorised distribution,
-    and the estimates are its means. Row weights can be any positive numbers.
+    zero, and the others shrink very little. The posterior is approximated by a factorised
+    distribution, and the estimates are its means. Row weights can be any positive numbers.
 
     Parameters
     ----------
@@ -115,8 +115,8 @@ class PersistentVI(Engine):
         less. The option is provided for comparison. It is not available with ``prior="flat"``.
     grouped : bool, default True
         Whether to use one scale for each table instead of one for each parameter in simplex coding.
-        With more than two levels, the result of using one for each parameter depends on the order
-        of the levels. With two levels, both are equivalent.
+        With more than two levels, the result with one scale for each parameter depends on the order
+        of the levels. With two levels, both choices are equivalent.
     empirical_bayes : bool, default False
         Whether to fix each scale at the exponential of its posterior mean logarithm for estimates
         and standard deviations (empirical Bayes) instead of averaging over it. The term ``exp(2 s)
@@ -299,7 +299,7 @@ class PersistentVI(Engine):
         """Return the memory of a fit, in bytes.
 
         This includes the approximation, Adam's moments, draws, chains and, with linear response,
-        states. `n` and `settings` have no effect.
+        all states. `n` and `settings` have no effect.
         """
         D = float(layout.D)
         Q = self.draws

@@ -113,7 +113,7 @@ def simplex_tables(layout: Layout) -> kernel.Tables:
 
 
 def _blocks(ends: np.ndarray) -> list[tuple[int, int]]:
-    """Return (first, end) of consecutive tables with about `BLOCK` parameters in total.
+    """Return blocks (first, end) of consecutive tables with about `BLOCK` parameters each.
 
     `ends` contains the end position of each table's parameters.
     """
@@ -318,7 +318,7 @@ class _Schedule:
     def average_from(self) -> float:
         """The iteration after which the approximation is averaged.
 
-        The fraction `average` refers to all iterations, or to the iterations after the call of
+        The fraction `average` refers to all iterations, or to the iterations after the call to
         `finish`.
         """
         return self.end - max(

@@ -190,7 +190,7 @@ def log_posterior_hessian(
 
 
 def mean_slopes(approx: Approximation) -> np.ndarray:
-    """Return the derivatives (layout.size, 2n) of parameter means by all means and log sds."""
+    """Return derivatives (layout.size, 2n) of parameter means with respect to means and log sds."""
     size = approx.layout.size
     n = len(approx.mean)
     group_of = approx.groups.of_parameter

@@ -121,7 +121,7 @@ class Approximation:
 
     @cached_property
     def log_scales(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means and sds (G,) of the log scales of the groups, which may be global."""
+        """Means and sds (G,) of each group's log scale, which may be the global scale."""
         if self.prior.slope:
             u = slice(self.layout.size, self.layout.size + len(self.groups))
             return self.mean[u], np.exp(self.log_sd[u])

@@ -154,15 +154,15 @@ WITH_NUMBERS: dict[str, str] = {
 def lacking(*absent: str, **reasons: str) -> dict[str, str]:
     """Return the capabilities that a kind of model lacks, as a dict from keys to reasons.
 
-    Keys are those of CAPABILITIES. The reason for capabilities in `absent` is ABSENT; the keywords
-    `reasons` contain other reasons.
+    Keys are those of CAPABILITIES. The reason is ABSENT for keys in `absent`; the keyword arguments
+    `reasons` map other keys to their reasons.
     """
     return dict.fromkeys(absent, ABSENT) | reasons
 
 
 @dataclass(frozen=True)
 class MethodTraits:
-    """Properties of the method of a fit, for model averages and tables of several fits.
+    """Properties of a fitted model's method, used for model averages and tables of several fits.
 
     Attributes
     ----------

@@ -70,8 +70,8 @@ class Scored:
     Attributes
     ----------
     scores : ndarray, shape (S, N, K)
-        Class scores of the validation rows of one fold after another, from models that were not
-        fitted to these rows.
+        Class scores of the validation rows, fold by fold, from models that were not fitted to these
+        rows.
     y, weights, fold, rows : ndarray, shape (N,)
         Group, weight and fold of each row, and its position in the sample (-1 for rows in a file).
     fits : list of lists of Classifier
@@ -188,7 +188,7 @@ def cross_validate(
         K).
     workers : int, default 1
         Number of workers among which the folds are divided. Workers are threads, or processes if
-        the user has set such a joblib backend and the rows are in memory; see `run_tasks`.
+        the user has set a process-based joblib backend and the rows are in memory; see `run_tasks`.
     progress : callable, optional
         Called without arguments after each fold.
     """

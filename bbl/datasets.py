@@ -1,5 +1,5 @@
-"""Data sets: Example data: ``load_*`` functions read files that are included in bbl.data, and
-``fetch_*`` functions download files.
+"""Example data sets: ``load_*`` functions read files that are included in bbl.data, and ``fetch_*``
+functions download files.
 
 Examples
 --------
@@ -147,7 +147,7 @@ def load_genetic_code() -> pd.DataFrame:
     -------
     DataFrame, shape (64, 4)
         Text columns ``b1``, ``b2``, ``b3``, the bases (``a``, ``c``, ``g``, ``t``), and ``aa``, the
-        amino acid in the one-letter code or ``*`` for a stop.
+        amino acid in the one-letter code, or ``*`` for a stop codon.
 
     Notes
     -----

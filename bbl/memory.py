@@ -73,8 +73,8 @@ def _address_space() -> int:
 def check_memory(needed: float, what: str, remedy: str) -> None:
     """Raise a MemoryLimitError if `needed` bytes exceed 80 % of the available memory.
 
-    The message begins with `what`, a noun for the purpose of the allocation; `remedy` is a sentence
-    that is used as the hint.
+    The message begins with `what`, a noun phrase for the purpose of the allocation; `remedy` is a
+    sentence that is used as the hint.
     """
     if needed < ALWAYS_ALLOWED:
         return
@@ -91,8 +91,8 @@ def check_memory(needed: float, what: str, remedy: str) -> None:
 def out_of_memory(what: str, remedy: str) -> Iterator[None]:
     """Convert a MemoryError in the ``with`` block to a MemoryLimitError.
 
-    The message begins with `what`, a noun for the result of the block; `remedy` is a sentence that
-    is used as the hint.
+    The message begins with `what`, a noun phrase for the result of the block; `remedy` is a
+    sentence that is used as the hint.
     """
     try:
         yield

@@ -128,8 +128,8 @@ def run_tasks(
 def _joblib_pool(workers: int, shared: bool) -> Parallel | None:
     """Return a joblib pool for the backend that the user has set, or None if tasks run in threads.
 
-    Threads are not run by joblib, which checks for results only every 10 ms; a small fit takes less
-    time.
+    Threads are not started by joblib, which checks for results only every 10 ms. A small fit takes
+    less time than that.
     """
     from joblib.parallel import Parallel, ThreadingBackend, get_active_backend
 
@@ -232,7 +232,7 @@ def _run_queue(function: Callable, queue: deque) -> None:
 
 
 class Stopped(Exception):
-    """Raised to stop a task after its call of `run_tasks` has failed or been interrupted."""
+    """Raised to stop a task after the call to `run_tasks` has failed or been interrupted."""
 
 
 _local = threading.local()  # its attribute `stop` is the stop flag of the thread's current task
@@ -345,9 +345,7 @@ def progress_bar(total: int | None, title: str, verbose: int):
 
 @functools.cache
 def _find_blas_libraries() -> list[Any]:
-    """Return threadpoolctl's controllers of all BLAS libraries that are loaded (numpy's and
-    scipy's).
-    """
+    """Return the threadpoolctl controllers of all loaded BLAS libraries (of numpy and scipy)."""
     import scipy.linalg  # noqa: F401  (loads scipy's BLAS)
     from threadpoolctl import ThreadpoolController
 
@@ -366,7 +364,7 @@ class _SerialBlas:
 
     Most BLAS libraries have a single thread limit for the whole process; OpenMP has one for each
     thread. `n_inside` is the number of threads inside the context; `limits_before` contains the
-    limit of each library that will be restored.
+    limits to restore, one for each library.
     """
 
     def __init__(self) -> None:

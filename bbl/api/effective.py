@@ -143,8 +143,8 @@ def effective_size(
     -----
     The size does not depend on the scale of the weights or on the starting value. The mutual
     information that is expected by chance between independent columns is nearly inversely
-    proportional to the size. Each step changes the logarithm of the size by the relative excess of
-    the observed over the expected information.
+    proportional to the size. Each step changes the logarithm of the size in proportion to the
+    relative excess of the expected over the observed information.
 
     References
     ----------

@@ -144,8 +144,9 @@ def enrichment(
 
 
 def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
-    """Return `terms`, the value of `argument`, as a list of tuples of distinct names without
-    missing names.
+    """Return `terms`, the value of `argument`, as a list of tuples of distinct names.
+
+    Raise an error if a name is missing.
     """
     if isinstance(terms, pd.DataFrame):
         if "predictors" in terms.columns:

@@ -41,7 +41,7 @@ def sample_rows(
     n : int
         Number of rows to draw. If there are fewer rows, all are returned.
     seed : int or numpy.random.Generator, optional
-        The same seed draws the same rows.
+        The same seed always draws the same rows.
     verbose : int, default 1
         0 hides the progress bar.
 

@@ -153,7 +153,7 @@ def shooter(
     log odds per unit of the product. Centring (``standardise=True``) reduces the correlation
     between products and their factors. Two-level categorical predictors keep the codes -1 and 1.
 
-    A term can be selected only if one of its sub-terms with one predictor fewer is selected. If the
+    A term can be selected only if one of its sub-terms with one fewer predictor is selected. If the
     response is the parity of three predictors, no sub-term has an effect, and the term is not
     found. With ``screen="all"``, pairs are also found if neither of their predictors was selected.
 

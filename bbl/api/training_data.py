@@ -219,7 +219,7 @@ def encode_data(
     rules : EncodingRules
         Terms, weights and missing values accepted by the engine or learner.
     survey : SurveyDesign, optional
-        Sampling design, which names the weights.
+        Sampling design, which specifies the column of weights.
     assignment, cluster, verbose, workers
         For data read in batches: the fold assignment, the Dask workers that read the rows, the
         verbosity (0 hides the progress bar), and the number of threads.
@@ -279,7 +279,7 @@ def encode_data(
 
 
 def load_rows(data: FitData) -> FitData:
-    """Load rows that are in a file or on a cluster into memory, as one byte per value, with their
+    """Load rows from a file or a cluster into memory, with one byte per value, together with their
     folds.
 
     Raises

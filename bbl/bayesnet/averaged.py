@@ -85,8 +85,8 @@ def arc_posterior(counts: np.ndarray, smooth: float, prior: float) -> float:
         """Return the log evidence of the level counts n (r, ...) of a feature; N is the sum of the
         counts over the r levels.
 
-        ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, where G is the gamma function and a
-        the prior count of a cell.
+        It is ``ln [G(r a) / G(N + r a) prod_k G(n_k + a) / G(a)]``, where G is the gamma function
+        and a is the prior count of a cell.
         """
         return (
             gammaln(n_levels * prior_count)

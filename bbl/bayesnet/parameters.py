@@ -95,7 +95,7 @@ def fit(
     rng: np.random.Generator,
     averaged: bool = False,
 ) -> Fitted:
-    """Estimate the tables of ``dags[0]`` or, if `averaged`, of all structures, which are averaged.
+    """Estimate the tables of ``dags[0]``; if `averaged`, estimate and average all structures.
 
     `n_levels` (m,) contains the number of levels of each feature, `K` is the number of classes, and
     `rng` is used to draw the rows for trees.

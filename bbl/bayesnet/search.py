@@ -209,12 +209,12 @@ def climb(
 ) -> tuple[Dag, list[float]]:
     """Search greedily; return the final structure and the accuracies of the successive structures.
 
-    `learner` names the `MOVES` (``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or ``"kdb"``).
-    `fold_weights` (k, n) contains the row weights in the validation part of each of k folds. A step
-    must increase the accuracy by at least `epsilon`; with 0, an equal accuracy is sufficient.
-    `smooth` is the prior count of each cell, and `kdbk` the maximum number of feature parents for
-    ``"kdb"``. `rng` is used to resolve ties; `progress` is called for each structure that is
-    scored.
+    `learner` is a key of `MOVES`: ``"tan_hc"``, ``"tan_hcsp"``, ``"fssj"``, ``"bsej"`` or
+    ``"kdb"``. `fold_weights` (k, n) contains the row weights in the validation part of each of k
+    folds. A step must increase the accuracy by at least `epsilon`; with 0, an equal accuracy is
+    sufficient. `smooth` is the prior count of each cell, and `kdbk` the maximum number of feature
+    parents for ``"kdb"``. `rng` is used to resolve ties; `progress` is called for each structure
+    that is scored.
     """
     m = len(n_levels)
     validation = Validation(sample, n_levels, K, fold_weights, smooth)
@@ -244,9 +244,7 @@ def climb(
 
 
 def _choose_best(scores: np.ndarray, rng: np.random.Generator) -> tuple[int, float]:
-    """Return the position of the largest score, which is chosen at random in case of ties, and the
-    score.
-    """
+    """Return the position of the largest score (a random one in case of ties), and the score."""
     tied = np.flatnonzero(scores > scores.max() - EQUAL)
     position = int(tied[0] if len(tied) == 1 else rng.choice(tied))
     return position, float(scores[position])

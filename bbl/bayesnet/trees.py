@@ -98,7 +98,7 @@ def _grow(sample: Sample, families: Families) -> _Node:
 
 
 def _prune(root: _Node) -> None:
-    """Undo splits that do not decrease misclassification, from the leaves up and in place.
+    """Undo splits that do not decrease misclassification, in place and from the leaves to the root.
 
     The leaves of such a split do not misclassify fewer rows than the node would as a leaf.
     """

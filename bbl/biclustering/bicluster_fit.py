@@ -19,9 +19,9 @@ class BiclusterFit(NamedTuple):
     Attributes
     ----------
     rows : ndarray of int32, shape (I,)
-        Group of each of the I rows, as a label in 0..a-1; all labels occur.
+        Group of each of the I rows, as a label between 0 and a - 1; all labels occur.
     columns : ndarray of int32, shape (J,)
-        Group of each of the J columns, as a label in 0..b-1; all labels occur.
+        Group of each of the J columns, as a label between 0 and b - 1; all labels occur.
     criterion : float
         Criterion that compares partitions; smaller values are better.
     history : ndarray
@@ -62,7 +62,7 @@ def set_options(options: object, **values: Any) -> None:
 
 
 def draw_seeds(rng: np.random.Generator, n: int) -> list[int]:
-    """Draw `n` seeds of 63 bits."""
+    """Draw `n` 63-bit seeds."""
     return [int(seed) for seed in rng.integers(0, 2**63, n)]
 
 

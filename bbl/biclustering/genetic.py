@@ -58,8 +58,8 @@ class Ratings(NamedTuple):
     def from_cells(
         cls, cells: Cells, low: int, high: int, sigma: float, penalty: float, mle: bool
     ) -> Ratings:
-        """Return the ratings, given cells with integers in low..high; rows are items and columns
-        are users.
+        """Return the ratings, given cells with integers between `low` and `high`; rows are items
+        and columns are users.
 
         The penalty for each block is `penalty` times the log of the number of ratings.
         """

@@ -79,7 +79,7 @@ def _chain(
 
 
 def _random_partition(n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return random labels (n,) of k groups, with k uniform in 1..min(n, 10).
+    """Return random labels (n,) of k groups, where k is drawn uniformly from 1 to min(n, 10).
 
     Some groups may be empty.
     """

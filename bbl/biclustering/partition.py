@@ -36,7 +36,8 @@ def canonical(labels: np.ndarray) -> np.ndarray:
 
 
 def contingency(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return a table (a, b) with the number of items in each pair of groups of two partitions.
+    """Return the contingency table (a, b) of two partitions: the number of items in each pair of
+    groups.
 
     `one` and `other` are labels (I,).
     """

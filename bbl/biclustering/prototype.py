@@ -1,4 +1,7 @@
-"""Two-way clustering by prototypes: rows and columns are assigned to groups alternately."""
+"""Two-way clustering by prototypes: rows and columns are assigned to groups alternately.
+
+A *line* is a row or a column of the table.
+"""
 
 from __future__ import annotations
 
@@ -439,8 +442,8 @@ def fit_once(
     """Run the algorithm from a single start, which consists of separate clusterings of rows and
     columns.
 
-    `starts` is created from the cells returned by `make_tables` with `table`; `options` contains
-    keyword arguments of `alternate`.
+    `starts` is created from the cells that `make_tables` returned together with `table`; `options`
+    contains keyword arguments of `alternate`.
     """
     rng = np.random.default_rng(seed)
     with serial_blas():  # results then do not depend on the number of threads

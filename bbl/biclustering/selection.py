@@ -43,8 +43,8 @@ class Prototype:
     start : {"kmeans", "hierarchical", "random"}, default "kmeans"
         Initial groups of rows and columns. "kmeans": k-means++ and a few steps of Lloyd's
         algorithm. "hierarchical": Ward's clustering, which compares all pairs of rows; there is
-        only one start, whatever `n_init` is. "random": assignment to the nearest of several random
-        rows, as in Li (2014).
+        only one start, regardless of `n_init`. "random": assignment to the nearest of several
+        random rows, as in Li (2014).
     empty : {"reseed", "drop"}, default "reseed"
         Whether an empty group receives the worst-fitting row or is dropped.
     fill : float, optional

@@ -263,8 +263,8 @@ class Starts:
 
 
 def _transposed(cells: Cells, n_levels: int) -> Cells:
-    """Transpose a table with one column of cells (I, J L) for each level of each column, to cells
-    (J, I L).
+    """Transpose cells (I, J L), which have one column for each level of each column of the table,
+    to cells (J, I L).
     """
     if n_levels == 1:
         return cells.T

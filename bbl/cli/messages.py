@@ -74,7 +74,7 @@ def name_subject(
     options: Mapping[str, str],
     files: Mapping[str, object],
 ) -> str:
-    """Replace an argument at the start of a message by its option or file."""
+    """Replace an argument at the start of a message by the corresponding option or file."""
     subject, space, rest = message.partition(" ")
     name = subject.strip("':")
     colon = ":" if subject.endswith(":") else ""

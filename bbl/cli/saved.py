@@ -49,14 +49,14 @@ MARKER = re.compile(r"[^\w\s]+|NA|N/A|n/a|na|NULL|null|none|None|missing|unknown
 
 
 class NewTable(NamedTuple):
-    """A table for a saved model: its rows, and the columns that are copied to the result."""
+    """New data for a saved model: the rows, and the columns that are copied to the result."""
 
     rows: pd.DataFrame
     copied: pd.DataFrame
 
 
 def run_saved(args: argparse.Namespace) -> None:
-    """Run the command on a saved model given by the parsed arguments."""
+    """Run the command in the parsed arguments on a saved model."""
     # some commands lack the options --plot, --report and --page
     if getattr(args, "plot", None) is not None:
         check_figure(args.plot)
@@ -157,7 +157,9 @@ def _explore(fit: Model, args: argparse.Namespace) -> None:
 
 
 def _effects(fit: Model, args: argparse.Namespace) -> None:
-    """Print comparisons of levels as CSV, and draw them to --plot; notes go to standard error."""
+    """Print comparisons of levels as CSV, and draw them to --plot; notes are printed to standard
+    error.
+    """
     row_options: dict[str, Any] = {"grid": args.grid, "weights": args.weights}
     if args.newdata is not None:
         row_options["newdata"] = (
@@ -232,7 +234,7 @@ def _find_group(fit: ClassifierResults, text: str) -> Any:
 
 
 def _get_figure(axes: Any) -> Any:
-    """Return the figure of an Axes, or of the first of several."""
+    """Return the figure of an Axes, or of the first of several Axes."""
     return (axes if hasattr(axes, "figure") else axes[0]).figure
 
 

@@ -180,7 +180,9 @@ def _deliver_results(
 def _report(
     args: argparse.Namespace, fit: ClassifierResults | DensityResults, table: NewTable | None
 ) -> None:
-    """Write the report of a fit; the new `table` is used for evaluation if it has the response."""
+    """Write the report of a fit; the new `table` is used for evaluation if it contains the
+    response.
+    """
     if table is not None and isinstance(fit, ClassifierResults):
         rows = drop_unknown_groups(table.rows, fit.design.response.name)
         # notna: leave out rows of unknown group, unless all are unknown

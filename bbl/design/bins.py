@@ -48,8 +48,8 @@ def bin(  # noqa: A001  # the word of the field
     method : {"quantile", "width", "mdl"}, default "quantile"
         "quantile": intervals with about equal numbers of rows. "width": intervals of equal width.
         "mdl": the method of Fayyad & Irani (1993), which adds a cut if this shortens the
-        description of the groups of `response` by more than the description of the cut. This method
-        may find no cuts for a column.
+        description of the groups of `response` by more than the length of the description of the
+        cut. This method may find no cuts for a column.
     response : name of a column, optional
         Column with the groups, required for ``"mdl"``.
     weights : column name or array of length n, optional

@@ -422,8 +422,8 @@ def check_variable(factors: list[Factor]) -> None:
 
 
 def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems) -> None:
-    """Add identifier-like columns with undeclared levels to `problems`, and warn about predictors
-    with many rare levels.
+    """Add an error to `problems` for each column of undeclared levels that looks like an
+    identifier, and warn about predictors with many rare levels.
 
     `n_rows` is the number of rows, where a row with frequency k counts as k rows.
     """

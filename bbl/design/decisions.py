@@ -118,9 +118,9 @@ def check_costs(costs: Costs, response: Factor) -> np.ndarray:
     Parameters
     ----------
     costs : DataFrame, mapping of mappings, or array_like of shape (K, K)
-        Cost of predicting the column's group if the true group is the row's. In a mapping ``{true:
-        {predicted: cost}}``, omitted costs are 0. An array is accepted only if the order of the
-        groups is declared or evident (`Factor.has_known_order`).
+        Each entry is the cost of predicting the group of its column if the true group is that of
+        its row. In a mapping ``{true: {predicted: cost}}``, omitted costs are 0. An array is
+        accepted only if the order of the groups is declared or evident (`Factor.has_known_order`).
     response : Factor
         The response with K groups as levels.
 

@@ -104,7 +104,8 @@ class EncodingRules:
     sampled : bool
         Whether the weights belong to a sampling design and are therefore not frequencies.
     numeric : bool or tuple of column names
-        Which predictors are numeric rather than categorical: all, none, or those with these names.
+        Which predictors are numeric rather than categorical: True for all, False for none, or their
+        names.
     standardise : bool
         Whether numeric predictors are centred and divided by their standard deviation.
     measured : bool
@@ -228,8 +229,8 @@ class Design:
 
     @property
     def coupling_terms(self) -> list[np.ndarray] | None:
-        """Terms for which the model has parameters, without those of numeric predictors with a
-        distribution: an array (T_k, k) for each order from 2 on, or None for all pairs of
+        """Terms for which the model has parameters, excluding terms with numeric predictors that
+        have a distribution: an array (T_k, k) for each order from 2 on, or None for all pairs of
         predictors.
         """
         if self.regressors is not None and len(self.squares):
@@ -254,8 +255,8 @@ class Design:
 
     @property
     def number_centers(self) -> np.ndarray:
-        """Value with code 0 of each of the q numeric predictors in a Boltzmann machine, shape
-        (q,).
+        """Value that code 0 represents for each of the q numeric predictors in a Boltzmann machine,
+        shape (q,).
         """
         return np.array(
             [f.center for f in self.predictors if isinstance(f, NumberFactor) and f.is_measured]

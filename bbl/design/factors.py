@@ -1,6 +1,6 @@
 """`Factor`: the levels of a categorical column, and the encoding of values as level codes.
 
-Raise errors for columns that look like continuous variables or identifiers.
+Columns that look like continuous variables or identifiers raise errors.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Factor:
 
     @classmethod
     def collect(cls, column: Column | Counted, *, unused: bool = False) -> Factor:
-        """Return the factor of the levels that occur in a column, without missing values.
+        """Return the factor of the levels that occur in a column; missing values are ignored.
 
         Declared levels keep their order, unless this order is unknown (`Column.order_problem`).
         Other levels are sorted: first booleans, then numbers by value, then strings by code point.
@@ -470,7 +470,7 @@ def refuse_identifier(
 
 
 def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
-    """Return a hint for a column that looks continuous, which differs for data read in batches."""
+    """Return a hint for a column that looks continuous; it differs for data read in batches."""
     if in_batches:
         return Hint(
             "Cut it into intervals with the same bounds in all batches, for example with "
@@ -491,7 +491,7 @@ def _numbers_remedy(name: Hashable, in_batches: bool) -> Hint:
 
 
 def _leave_out(name: Hashable, remedy: Hint) -> Hint:
-    """Return a hint to leave a column out of the formula or to follow `remedy`."""
+    """Return a hint that suggests leaving a column out of the formula or following `remedy`."""
     # if this is a table of counts without `weights=`, dropping the column would ignore the counts
     is_count = str(name).lower().strip("._ ") in COUNT_NAMES
     start = f"Leave it out of the formula (- {as_term(name)}), or "

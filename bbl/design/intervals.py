@@ -58,7 +58,7 @@ def interval_codes(levels: Sequence[object], kinds: Sequence[str]) -> list[tuple
     intervals.
 
     The levels for missing and rare values (`RARE_LEVEL`) are ignored. `kinds` contains the kind of
-    each level; intervals, and their stored texts, have the kind "other".
+    each level; intervals, and strings that represent them, have the kind "other".
     """
     candidates = [
         (level, kind, code)

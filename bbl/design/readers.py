@@ -260,7 +260,7 @@ def _to_pandas(data: TableLike, frame: Frame) -> pd.DataFrame:
 
 @check_keywords  # unknown keywords raise an error
 def freq2raw(data: TableLike, freq: Hashable | ArrayLike) -> pd.DataFrame:
-    """Repeat each row by its frequency.
+    """Repeat each row according to its frequency.
 
     Parameters
     ----------

@@ -98,8 +98,8 @@ class SurveyDesign:
         return weights, SurveySample(plan, self._make_replicates(frame, plan, labels), rows)
 
     def _find(self, frame: Frame, name: Hashable) -> pd.Series:
-        """Return a column of the table, or raise a DataError that also counts the other absent
-        columns.
+        """Return a column of the table, or raise a DataError that also states the number of other
+        absent columns.
         """
         if not frame.has(name):
             absent_names = [column for column in self.columns if not frame.has(column)]
@@ -425,7 +425,8 @@ def survey(
         Whether deviations are computed from the full-sample estimate instead of the mean of the
         replicates.
     rho : float, default 0.0
-        Factor by which ``type="Fay"`` multiplies the weights of one half-sample, in 0..0.999.
+        Factor by which ``type="Fay"`` multiplies the weights of one half-sample, between 0 and
+        0.999.
     lonely : {"error", "adjust", "remove", "average"}, default "error"
         How strata with a single cluster are handled. "error": raise an error. "adjust": use the
         deviation from the mean of all strata. "remove": such strata do not contribute to the

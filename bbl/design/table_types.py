@@ -26,8 +26,8 @@ class InterchangeTable(Protocol):
 
 
 class ArrowStream(Protocol):
-    """A pyarrow Dataset reader, DuckDB relation or other data that can be read as batches of Arrow
-    data.
+    """A pyarrow RecordBatchReader, DuckDB relation or other object that can be read as batches of
+    Arrow data.
     """
 
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object:

@@ -72,7 +72,7 @@ class TwoWay:
     def from_data(
         cls, formula: str | None, data: object, weights: Hashable | ArrayLike | None, holds: str
     ) -> tuple[TwoWay, Entries]:
-        """Read a long table by a formula, or a matrix without a formula.
+        """Read a long table, described by a formula, or a matrix (no formula).
 
         Parameters
         ----------

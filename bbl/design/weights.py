@@ -70,7 +70,8 @@ def as_rows(weights: np.ndarray) -> np.ndarray:
 def named_weights(
     weights: Hashable | ArrayLike | None, frame: Frame, whole: bool = True
 ) -> tuple[Hashable | None, np.ndarray]:
-    """Return the name of the column of weights (None for an array or None), and the weights (n,).
+    """Return the name of the column of weights (None if `weights` is an array or None), and the
+    weights (n,).
 
     `whole` is the same as in `check_weights`.
     """
@@ -226,8 +227,8 @@ def name_new_rows(weights_column: Hashable | None) -> str:
 
 
 def refuse_weights(weights: Hashable | ArrayLike | None) -> None:
-    """Raise an error if `weights` are given without newdata, because training rows have the fit's
-    weights.
+    """Raise an error if `weights` are given without newdata, because the weights of training rows
+    are those of the fit.
     """
     if weights is not None:
         raise OptionError(

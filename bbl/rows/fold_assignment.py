@@ -425,7 +425,8 @@ class StoredFold(Fold[StoredSample]):
         return sample.without(self.f)
 
     def validation(self, sample: StoredSample) -> tuple[Sample, np.ndarray, np.ndarray]:
-        """Return the validation rows by group, their weights, and -1 for their unknown positions.
+        """Return the validation rows by group, their weights, and positions of -1, because the
+        positions are unknown.
 
         If there are more than 2**20 / nfold validation rows, return a random sample of this size.
         """

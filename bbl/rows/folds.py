@@ -76,8 +76,8 @@ class Fold(ABC, Generic[RowsT]):
         """Return the counts (K, L_i) of levels in the validation rows; missing values are an
         additional level.
 
-        Missing values are an additional level if the sample has any. Each row is counted with its
-        weight if all weights in `sample` are integers, and otherwise once.
+        If no values are missing in the sample, the additional level is omitted. Each row is counted
+        with its weight if all weights in `sample` are integers, and otherwise once.
         """
 
 
@@ -214,8 +214,8 @@ def consecutive_folds(sample: Sample, nfold: int) -> Folds:
 def systematic_folds(sample: Sample, nfold: int) -> Folds:
     """Return folds that do not depend on the order of the rows.
 
-    Within each group, rows are sorted by their codes, and their copies are assigned to one fold
-    after another.
+    Within each group, rows are sorted by their codes, and successive copies are assigned to folds
+    0, 1, ..., nfold - 1, 0, 1, ...
     """
     held = _no_validation_weights(sample, nfold)
     order = np.lexsort((*sample.codes.T, sample.response))
@@ -357,7 +357,7 @@ def splitter_folds(
     ----------
     cv : splitter or iterable of (train, validation)
         Splitter, or pairs of row positions or masks; a position that occurs twice is counted twice.
-        A row may be in neither part of a fold.
+        A row may be in neither the training nor the validation part of a fold.
     X, y : table and array of n rows
         Arguments passed to ``cv.split``.
     weights : ndarray, shape (n,)

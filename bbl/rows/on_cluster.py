@@ -54,7 +54,7 @@ SUMS_PER_TASK = 8
 class Part(dict[Bucket, Sample]):
     """The rows of a part by bucket, with cached results for its blocks.
 
-    A copy has an empty cache at first.
+    A copy starts with an empty cache.
     """
 
     def __init__(self, rows: Mapping[Bucket, Sample]):
@@ -67,7 +67,7 @@ class Part(dict[Bucket, Sample]):
 
 
 def active_client(client: object = None) -> Client | None:
-    """Return `client`, the active Dask client, or None.
+    """Return `client` if it is given, otherwise the active Dask client, or None if there is none.
 
     Raise an error if `client` is not a Dask client.
     """

@@ -228,8 +228,8 @@ class Rows(ABC):
         For rows with a response, `function` must return arrays (K, ...), where entry y is the sum
         over group y; for rows without a response, it returns arrays (...). A `Sample` calls it with
         all rows and their response; a `StoredSample` calls it with the rows of each of the K groups
-        and stacks the results. If K is None, the number of groups is the largest group that occurs
-        plus 1.
+        and stacks the results. If K is None, the number of groups is one more than the largest
+        group code that occurs.
         """
 
     @abstractmethod

@@ -1,6 +1,4 @@
-"""Functions of blocks of rows that have two stages; the result of the first stage is cached between
-passes.
-"""
+"""Two-stage functions of blocks of rows; the result of the first stage is cached between passes."""
 
 from __future__ import annotations
 

@@ -444,7 +444,7 @@ def balanced_rates(level_weights: list[np.ndarray], total: float, size: int) -> 
     Parameters
     ----------
     level_weights : list of m ndarrays, shape (L_i,)
-        Weights of the levels of each predictor in all rows, as if each row had weight 1.
+        Weights of the levels of each predictor in all rows, which are treated as numbers of rows.
     total : float
         Weight of all rows.
     size : int
@@ -483,7 +483,7 @@ def find_rare_levels(
     The levels of all predictors are sorted by weight. The first of them are rare, as long as their
     total weight is at most half of `size` and a simple random sample is expected to contain each of
     them in fewer than RARE_LEVEL_ROWS rows. Levels with the same weight as the last of these are
-    also rare. Weights are compared with numbers of rows as if each row had weight 1.
+    also rare. Weights are treated as numbers of rows.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Base classes of the estimators, which convert X and y to a table, and predictions to arrays.
 
-n, m and K are the numbers of rows, columns and classes. ``result_.class_shares`` (K,) are the class
+The numbers of rows, columns and classes are n, m and K. ``result_.class_shares`` (K,) are the class
 proportions of the training rows.
 """
 
@@ -109,8 +109,9 @@ class TableEstimator(ResultState, BaseEstimator):
         Warns
         -----
         DataWarning
-            If a column of an array looks continuous: each distinct number becomes a level. For a
-            DataFrame, in which columns can be declared categorical, an error is raised instead.
+            If a column of an array looks continuous, because each distinct number becomes a level.
+            For a DataFrame, in which columns can be declared categorical, an error is raised
+            instead.
         ConvergenceWarning, DataWarning
             As in the function that fits the same model from a formula.
 

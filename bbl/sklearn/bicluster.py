@@ -74,7 +74,7 @@ class PrototypeBiclustering(BiclusterMixin, ResultState, BaseEstimator):
 
     See Also
     --------
-    bbl.bicluster : The same model from a formula, for long tables, and other models.
+    bbl.bicluster : The same model from a formula, also for long tables and with other methods.
 
     Examples
     --------

@@ -39,7 +39,7 @@ class BBLClassifier(TableClassifier):
     ----------
     method : {"auto", "pseudo", "mf", "naive", "bayes", "conditional"} or Engine, default "auto"
         "auto" averages several methods, tuned and weighted by cross-validation inside `fit`; it is
-        the most accurate. Pseudo-likelihood, mean field, naive Bayes, posterior draws and
+        usually the most accurate. Pseudo-likelihood, mean field, naive Bayes, posterior draws and
         conditional likelihood are faster, and use a single table of coefficients. Pass an Engine
         for a method with options.
     pairs : {"all", "none"}, str or list of pairs, default "all"

@@ -1,6 +1,6 @@
 """ScoreFeatures: class scores of a Boltzmann machine as features for other estimators.
 
-n, m and K are the numbers of rows, columns and classes. Columns are numeric for method="conjugate"
+The numbers of rows, columns and classes are n, m and K. Columns are numeric for method="conjugate"
 (`NUMERIC`), otherwise categorical.
 """
 
@@ -43,8 +43,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ----------
     method : {"pseudo", "mf", "naive", "bayes", "conjugate"} or Engine, default "pseudo"
         The methods of `BBLClassifier` accept categorical columns. ``"conjugate"`` accepts numeric
-        columns with values between about -1 and 1, such as grey values: the posterior mean of the
-        conjugate model of Li (2014), in closed form, whose scores have no normalising constant.
+        columns with values between about -1 and 1, such as grey values. It computes the posterior
+        mean of the conjugate model of Li (2014) in closed form; scores have no normalising
+        constant.
     pairs : {"all", "none"}, str or list of pairs, default "all"
         Which predictors interact (see `BBLClassifier`); "all" or "none" for ``"conjugate"``.
     normalised : bool, optional
@@ -389,16 +390,17 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
     ) -> np.ndarray:
         """Draw rows of a class, such as grey-scale images, from the model fitted to all rows.
 
-        Only for ``method="conjugate"``: The rows come from Gibbs chains over units and columns.
-        Given the others, each column has the density ``exp(a x)`` on [-1, 1].
+        Only available for ``method="conjugate"``. Rows are drawn by Gibbs sampling of the hidden
+        units and the columns. Given the other columns and the units, the density of a column is
+        proportional to ``exp(a x)`` on [-1, 1].
 
         Parameters
         ----------
         label : a class
         n : int, default 1
-            Number of rows, each the end of its own chain.
+            Number of rows; each is the final state of a separate chain.
         sweeps : int, default 100
-            Number of sweeps per chain; chains start from the fields.
+            Number of sweeps per chain. Chains start from the fields, scaled to [-1, 1].
         random_state : int or None, default 0
 
         Returns

@@ -55,7 +55,7 @@ def amounts_as_categories(array: np.ndarray) -> pd.DataFrame:
     integers, are categorical.
 
     The fit rejects such columns in a table unless they are categorical. For an array, a warning is
-    given instead.
+    issued instead.
     """
     data = pd.DataFrame(array)
     if array.dtype.kind not in "iuf" or not len(array):

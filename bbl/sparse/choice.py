@@ -52,7 +52,9 @@ class Point:
 
     @property
     def criterion(self) -> float:
-        """The criterion that is minimised: the EBIC, the smaller held-out loss, or nan."""
+        """The criterion that is minimised: the EBIC or the smaller held-out loss; nan if neither
+        was computed.
+        """
         # fmin ignores nan
         return float(np.fmin.reduce(self.held_out_loss)) if math.isnan(self.ebic) else self.ebic
 
@@ -116,6 +118,7 @@ def choose(
         Number of threads for the folds. The result does not depend on it.
     progress : callable, optional
         Function called after each penalty and each fold.
+
     Notes
     -----
     Rows are merged and sorted by `Problem.make`, so results with weights and with repeated rows are
@@ -264,8 +267,8 @@ class CrossValidation:
     folds : Folds
         Row weights (folds, n) in each fold: `train` for training, and `held` for validation.
     fold_losses : ndarray, shape (folds, 2)
-        Summed losses of raw and refitted weights at the last penalty; inf if the refit is hopeless
-        (see HOPELESS).
+        Summed losses of raw and refitted weights at the last penalty; inf if the loss of the refit
+        exceeds a limit (see HOPELESS).
     refits : list of Refit or None
         The last refit of each fold; None if there is none yet.
     """
@@ -340,10 +343,10 @@ def _losses_of_fold(
     Terms are selected again from the training rows. `train` and `held_out` (n,) are the row weights
     in training and in validation. Gradients of irrelevant terms increase with the square root of
     the number of rows. The penalty is therefore scaled by the square root of the proportion of
-    training rows, so that about as many irrelevant terms are selected as from all rows. If the
-    refit is hopeless (see HOPELESS) at this penalty, or was hopeless at a larger one
-    (`is_hopeless`), its loss is infinite, because refits with more terms do not improve and take a
-    long time. `last_refit` is reused if the terms are the same.
+    training rows, so that about as many irrelevant terms are selected as from all rows. If the loss
+    of the refit exceeds a limit (see HOPELESS) at this penalty, or did so at a larger one
+    (`is_hopeless`), it is replaced by infinity, because refits with more terms do not improve and
+    take a long time. `last_refit` is reused if the terms are the same.
     """
     if not train.any():  # without training rows, the fold has no losses
         return (0.0, 0.0), None

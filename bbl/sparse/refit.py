@@ -80,7 +80,7 @@ class Objective:
 
     def gradient(self, theta: np.ndarray) -> np.ndarray:
         """Return the gradient (D + 1, q) at `theta` (D + 1, q), the argument of the most recent
-        call of `value`.
+        call to `value`.
         """
         return self.Z @ self.slope.T + self.ridge * theta
 

@@ -85,7 +85,7 @@ def choose_stepwise(
         Terms whose products with one more predictor are candidates, in addition to such products of
         terms in the model.
     screen : {"heredity", "all"}
-        Additional candidates; with "all", these include all pairs.
+        With "all", all pairs are additional candidates.
     """
     # terms: each candidate is the product of a source and one more predictor
     fixed_sources = set(add_subterms(parents))

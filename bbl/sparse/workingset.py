@@ -1,4 +1,4 @@
-"""Exact penalised fits with very many candidate terms, by descent over a working set.
+"""Exact penalised fits with many candidate terms, by descent over a working set.
 
 The objective is ``sum_i w_i (-ln p(y_i | x_i)) + sum_t lambda_|t| Omega(W_t)`` with a free
 intercept and weights ``W_t`` (d, q), where Omega is ``sqrt(d) ||W_t||`` (group penalty) or the sum

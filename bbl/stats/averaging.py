@@ -66,8 +66,8 @@ def convex_weights(
     Notes
     -----
     The weights maximise ``sum_k v_k ln sum_m w_m p_mk + sum_m a_m ln w_m``. They are computed by
-    applying Newton's method to this expression minus ``(sum_k v_k + sum_m a_m) sum_m w_m``. The
-    result is a concave function, and its maximum over all positive w has sum 1. Rows with
+    applying Newton's method to this expression minus ``(sum_k v_k + sum_m a_m) sum_m w_m``. This
+    difference is a concave function of w, and its maximum over all positive w has sum 1. Rows with
     probability 0 under all members are omitted.
 
     Examples

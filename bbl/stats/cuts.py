@@ -81,11 +81,11 @@ def _find_best_cut(counts_before: np.ndarray) -> int:
     """Return the number of values below the best cut of an interval with v values, or 0 if there is
     no cut.
 
-    A cut of N rows reduces the description length if it decreases the mean entropy E by more than
-    ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the entropies
-    below and above the cut, and k, k1 and k2 are the numbers of groups in total, below and above
-    the cut. `counts_before` (v + 1, K) contains the weight of each group before each value,
-    followed by the total weight.
+    A cut that divides N rows reduces the description length if it decreases the mean entropy E by
+    more than ``(log2(N - 1) + log2(3^k - 2) - (k E - k1 E1 - k2 E2)) / N``, where E1 and E2 are the
+    entropies below and above the cut, and k, k1 and k2 are the numbers of groups in total, below
+    and above the cut. `counts_before` (v + 1, K) contains the weight of each group before each
+    value, followed by the total weight.
     """
     total = counts_before[-1]
     total_weight = total.sum()
@@ -128,7 +128,7 @@ def _find_midpoints(values: np.ndarray, cut_after: np.ndarray) -> np.ndarray:
 
 
 def _round_cuts(cuts: np.ndarray, gaps: np.ndarray) -> np.ndarray:
-    """Round cuts (c,) to a small number of digits for labels, by at most 5 % of `gaps` (c,)."""
+    """Round cuts (c,) to few digits for labels, each by at most 5 % of its gap in `gaps` (c,)."""
     digits = np.ceil(1.0 - np.log10(np.clip(gaps, 5e-324, 1e308))).astype(int).tolist()
     return np.array(
         [round(cut, n_digits) for cut, n_digits in zip(cuts.tolist(), digits, strict=True)]

@@ -211,8 +211,8 @@ def _compute_rhat(x: np.ndarray) -> float:
 def _compute_ess(x: np.ndarray) -> float:
     """Return the effective sample size ``m n / tau`` of chains x (m chains, n draws).
 
-    ``tau = 1 + 2 sum_t rho_t`` for the autocorrelations ``rho_t = 1 - (W - covariance_t) / var+``
-    of lags t = 1, 2, ...
+    Here, tau is ``1 + 2 sum_t rho_t``, where ``rho_t = 1 - (W - covariance_t) / var+`` is the
+    autocorrelation at lag t = 1, 2, ...
     """
     if x.min() == x.max():
         return np.nan

@@ -104,16 +104,18 @@ def matched_size(
     progress: Callable | None = None,
 ) -> MatchedSize:
     """Return the number of rows at which independent columns have, by chance, as much mutual
-    information as `codes`. Information here means the mean mutual information of pairs of columns.
-    Each step draws pairs of columns. For each column, level frequencies are drawn from its
-    Dirichlet posterior at the current size, and tables of this size are drawn with independent
-    columns that have these frequencies (Ingraham & Marks 2017, section 8.3.1). The information in
-    these tables is nearly inversely proportional to the size. Step t = 0, 1, ... therefore adds
-    ``(t + 1)**-DECAY`` times its relative excess over the observed information of the same pairs to
-    the log size. The result is the mean over the second half of the steps (Polyak & Juditsky 1992).
-    The initial size is the number of rows, because the information that arises by chance decreases
-    with size in this range. At very small sizes, it increases with size, because a small number of
-    rows contains little information.
+    information as `codes`.
+
+    Information here means the mean mutual information of pairs of columns. Each step draws pairs of
+    columns. For each column, level frequencies are drawn from its Dirichlet posterior at the
+    current size, and tables of this size are drawn with independent columns that have these
+    frequencies (Ingraham & Marks 2017, section 8.3.1). The information in these tables is nearly
+    inversely proportional to the size. Step t = 0, 1, ... therefore adds ``(t + 1)**-DECAY`` times
+    the relative excess of this information over the observed information of the same pairs to the
+    log size. The result is the mean over the second half of the steps (Polyak & Juditsky 1992). The
+    initial size is the number of rows, because the information that arises by chance decreases with
+    size in this range. At very small sizes, it increases with size, because a small number of rows
+    contains little information.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Evaluation of predictions: confusion matrix, class report, scores with limits, and ROC curve."""
+"""Evaluation of predictions: confusion matrix, class report, scores and ROC curve."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def score_table(
     weights: np.ndarray,
     level: float = 0.95,
 ) -> np.ndarray:
-    """Return accuracy, balanced accuracy, log-loss, Brier score and AUC with limits, (5, 4).
+    """Return a table (5, 4) of accuracy, balanced accuracy, log-loss, Brier score and AUC.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def score_table(
 def areas(
     scores: np.ndarray, y: np.ndarray, weights: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
-    """Return the AUC of each group against all others, with limits (K, 3); it is nan if there is
-    only one group.
+    """Return the AUC of each group against all others and its confidence limits, shape (K, 3); all
+    are nan if there is only one group.
     """
     areas_and_limits = []
     for k, score in enumerate(link(scores).T):  # (n,): log-odds of group k against all others

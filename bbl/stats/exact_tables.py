@@ -161,8 +161,8 @@ def _merge(
 def _bounds_of_two_rows(counts: np.ndarray) -> list[np.ndarray] | None:
     """Return bounds on the sum of n ln n over all later columns, for each column of a table (2, L).
 
-    The minimum and maximum are an array (2, sums), indexed by the smaller row sum of the later
-    columns. Returns None if this takes too long.
+    The minimum and maximum are the rows of an array (2, sums), indexed by the smaller row sum of
+    the later columns. Returns None if this takes too long.
     """
     from scipy.special import xlogy
 

@@ -16,7 +16,7 @@ class MeanTests:
     Attributes
     ----------
     F, p : ndarray, shape (q,)
-        F statistics and p-values; nan without residual degrees of freedom.
+        F statistics and p-values; nan if there are no residual degrees of freedom.
     df, residual_df : float
         Degrees of freedom, the same for all variables.
     """

@@ -37,7 +37,7 @@ class LikelihoodRatio:
     chisq : ndarray, shape (m,)
         ``q_i`` of eq. 27.
     df : ndarray of int, shape (m,)
-        ``(K - 1)(L_i - 1)``, counting only groups with rows and levels that occur.
+        ``(K - 1)(L_i - 1)``, counting only nonempty groups and levels that occur.
     p : ndarray, shape (m,)
         Asymptotic p-value of `chisq`, from a chi-square distribution with `df` degrees of freedom;
         nan where `df` is zero. If Cochran's rule (`bbl.stats.goodness.is_sparse`) is not satisfied,

@@ -93,7 +93,8 @@ def _merge_equal_values(values: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 
 
 def _find_upper_limit(values: np.ndarray, weights: np.ndarray, high: float, alpha: float) -> float:
-    """Return the upper limit for the mean of values up to `high`, with tail probability `alpha`.
+    """Return the upper limit for the mean of values of at most `high`, with tail probability
+    `alpha`.
 
     The random mean (see `mean_limits`) is ``sum v_i G_i / sum G_i``, where the G_i are gamma
     variables whose shapes are the weights of the values v_i. The random mean exceeds a limit if

@@ -58,7 +58,7 @@ class LossRecord:
     loss : float
         Mean of ``-ln P(y | x)``.
     baseline : float
-        Mean loss of predicting the class proportions in the training rows.
+        Mean loss if the class proportions in the training rows are predicted for every row.
     rows : str
         The rows used: "held-out rows" of a cross-validation inside the fit, or "training rows".
     remedy : str
@@ -85,7 +85,7 @@ class LossRecord:
 
     @property
     def verdict(self) -> str:
-        """Warning about a loss above the baseline, with the remedy, or "" unless `is_worse`."""
+        """Warning about a loss above the baseline, with the remedy; "" unless `is_worse`."""
         if not self.is_worse:
             return ""
         return with_hint(self.finding, self.remedy)

@@ -22,7 +22,7 @@ class Shift:
     ratios.
 
     The margins and the sum of both counts determine the pooled parameter, i.e. the parameter under
-    the assumption that both samples have the same. The difference determines both parameters,
+    the assumption that it is the same in both samples. The difference determines both parameters,
     because the mean counts must add up to the observed sum. It therefore also determines the shift,
     which is the first parameter minus the pooled parameter. If the difference is zero, the shift is
     zero.

@@ -55,7 +55,7 @@ def wald(
 def adjust(p: np.ndarray, method: str) -> np.ndarray:
     """Return p-values (n,) adjusted for multiple testing.
 
-    NaN values (without a test) remain NaN and are not counted.
+    NaN values (no test was performed) remain NaN and are not counted.
 
     Parameters
     ----------

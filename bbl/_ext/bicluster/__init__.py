@@ -1,1 +1,1 @@
-"""Kernels of two-way clustering."""
+"""Kernels for two-way clustering."""

@@ -1,1 +1,1 @@
-"""Kernels of boosting."""
+"""Kernels for boosting."""

@@ -1,1 +1,1 @@
-"""Kernels of conditional likelihood."""
+"""Kernels for conditional likelihood."""

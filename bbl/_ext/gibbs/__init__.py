@@ -1,1 +1,1 @@
-"""Kernels of Gibbs sampling."""
+"""Kernels for Gibbs sampling."""

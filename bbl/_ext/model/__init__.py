@@ -1,1 +1,1 @@
-"""Kernels of counts, energies and small linear algebra."""
+"""Kernels for counts, energies and operations on small matrices."""

@@ -1,1 +1,1 @@
-"""Kernels of Bayesian networks."""
+"""Kernels for Bayesian networks."""

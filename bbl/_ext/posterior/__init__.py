@@ -1,1 +1,1 @@
-"""Kernels of posterior draws."""
+"""Kernels for posterior draws."""

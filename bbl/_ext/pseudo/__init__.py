@@ -1,1 +1,1 @@
-"""Kernels of pseudo-likelihood."""
+"""Kernels for pseudo-likelihood."""

@@ -1,1 +1,1 @@
-"""Kernels of sparse regression."""
+"""Kernels for sparse regression."""

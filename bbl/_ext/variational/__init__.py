@@ -1,1 +1,1 @@
-"""Kernels of persistent variational inference."""
+"""Kernels for persistent variational inference."""

@@ -216,8 +216,8 @@ def average(
     AverageResults
         If the fits have `priors`, the averaged probabilities use these instead of the class
         proportions of the training rows, as in `AverageResults.with_priors`. Missing values raise
-        an error if any model was fitted with ``missing="raise"``; otherwise, their rows are dropped
-        if any model was fitted with ``missing="drop"``.
+        an error if any model was fitted with ``missing="raise"``. Otherwise, rows with missing
+        values are dropped if any model was fitted with ``missing="drop"``.
 
     Raises
     ------

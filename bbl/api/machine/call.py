@@ -490,10 +490,11 @@ def prepare(
     needs_counts : bool, default False
         Whether weights must be integers even if the method accepts real weights.
     most_rows : int, optional
-        Number of rows read in batches up to which they are loaded into memory even if the method
-        reads blocks.
+        Maximum number of rows read in batches that are loaded into memory even if the method can
+        read blocks. If None, they are not loaded for such a method.
     has_folds : bool, default True
-        Whether the rows will be divided into folds, so that methods that need all rows load them.
+        Whether the rows will be divided into folds. If so, methods that cannot read blocks load
+        rows read in batches into memory.
     """
     # 1. Arguments
     check_formula(formula)
@@ -765,7 +766,7 @@ def shown_call(
     design: SurveyDesign | None = None,
     **defaulted: tuple[object, object],
 ) -> str:
-    """Return the printed form of a call of `public_function`.
+    """Return the printed form of a call to `public_function`.
 
     `defaulted` maps arguments to (value, default); arguments are shown if they differ from the
     default.

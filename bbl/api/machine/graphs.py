@@ -40,8 +40,7 @@ def graphs(
     missing: str = "raise",
     verbose: int = 1,
 ) -> GraphsResults:
-    """Compare graphical models of a table by the variables that are joined, and compute the
-    probability of each edge.
+    """Compare the graphical models of a table, and compute the probability of each edge.
 
     Two variables without an edge are independent given all others.
 
@@ -88,7 +87,7 @@ def graphs(
     step decreases the criterion any more. Weights and probabilities then refer to the graphs
     compared during the search; other graphs have weight 0.
 
-    The weights of ``"bic"`` approximate posterior probabilities of the graphs under equal prior
+    With ``"bic"``, the weights approximate posterior probabilities of the graphs under equal prior
     probabilities. The criterion counts all parameters of a graph. In contrast, ``fit.bic`` does not
     count parameters that are not estimable because of empty cells. Counting only estimable
     parameters here would favour large graphs in sparse tables.

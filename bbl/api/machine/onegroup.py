@@ -1,8 +1,8 @@
-"""The public function `mlestimate`: fit a single group to integer codes.
+"""The public function `mlestimate`: fit a Boltzmann machine to integer codes, as one group.
 
-n is the number of rows and m the number of predictors; predictor i has L_i levels, and D is the
-number of non-reference levels of all predictors. The *site solution* (D, 1 + D) contains the fields
-and couplings of the regressions of all sites, with one row for each non-reference level.
+There are n rows and m predictors; predictor i has L_i levels, and D is the number of non-reference
+levels of all predictors. The *site solution* (D, 1 + D) contains the fields and couplings of the
+regressions of all sites, with one row for each non-reference level.
 """
 
 from __future__ import annotations
@@ -225,8 +225,8 @@ def _check_interactions(qJ: ArrayLike, m: int) -> np.ndarray:
 
 
 def _check_n_levels(L: ArrayLike, m: int) -> np.ndarray:
-    """Check `L`, which is one number of levels for all predictors or a number for each, and return
-    the numbers of levels as int64 (m,).
+    """Check `L`, a number of levels for all predictors or one for each predictor, and return the
+    numbers of levels as int64 (m,).
     """
     try:
         n_levels = np.asarray(L)

@@ -50,7 +50,7 @@ def log_scores(
     BBLTypeError
         If `fit` is not a fitted Boltzmann machine.
     DataError, LevelError
-        As ``predict``.
+        As in ``predict``.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """The public functions for random data and parameters: `mcSample`, `sample_xi`, `randompar`,
 `randomsamp`.
 
-m, K and D are the numbers of predictors, groups and non-reference levels; predictor i has L_i
+The numbers of predictors, groups and non-reference levels are m, K and D; predictor i has L_i
 levels, and theta is the flat vector of fields h and couplings J.
 """
 
@@ -204,8 +204,9 @@ def randompar(
     ----------
     predictors : list of level lists, or dict of names to level lists
     distr : {"unif", "norm"}, default "unif"
-        Uniform on ``h0 - dh .. h0 + dh`` and ``J0 - dJ .. J0 + dJ``, or normal with means ``h0``,
-        ``J0`` and standard deviations ``dh``, ``dJ``.
+        "unif": uniform between ``h0 - dh`` and ``h0 + dh`` for fields, and between ``J0 - dJ`` and
+        ``J0 + dJ`` for couplings. "norm": normal with means ``h0`` and ``J0`` and standard
+        deviations ``dh`` and ``dJ``.
     h0, dh, J0, dJ : float
         Parameters of `distr` for fields and couplings.
     seed : int or numpy.random.Generator, optional
@@ -242,7 +243,7 @@ def sample_xi(
     code_out: bool = False,
     seed: int | np.random.Generator | None = None,
 ) -> pd.DataFrame:
-    """Draw rows of predictors from a Boltzmann machine, ``P(x) ~ exp(sum h + sum J)``.
+    """Draw rows of predictors from a Boltzmann machine with ``P(x) ~ exp(sum h + sum J)``.
 
     Parameters
     ----------

@@ -79,8 +79,7 @@ def step(
     FormulaError
         If a formula cannot be parsed.
     DataError
-        If the fit has no training rows, its weights are not counts, or its rows have a sampling
-        design.
+        If the fit has no training rows, its weights are not counts, or it uses a sampling design.
 
     Warns
     -----
@@ -90,9 +89,9 @@ def step(
     Notes
     -----
     The criterion is ``-2 logLik + k df``, as in ``fit.aic``. With a response, log-likelihoods and
-    degrees of freedom are summed over the groups, which all have the same terms. Degrees of freedom
-    count the parameters that are estimable given empty cells. The p-values of the chosen model are
-    too small and its intervals too narrow because they ignore the selection.
+    degrees of freedom are summed over the groups, which all have the same terms. The degrees of
+    freedom are the number of parameters that are estimable given the empty cells. The p-values of
+    the chosen model are too small and its intervals too narrow because they ignore the selection.
 
     References
     ----------
@@ -294,7 +293,9 @@ def _scope_terms(formula: object, fit: MachineResults) -> frozenset[Term]:
 
 
 def _fit_terms(fit: MachineResults, terms: frozenset[Term], options: str) -> MachineResults:
-    """Refit the same rows with other terms by the same engine, and print `options` in the call."""
+    """Fit a model with other terms to the same rows by the same engine; `options` are shown in the
+    printed call.
+    """
     labels = fit.labels
     old_estimate = fit.estimate
     layout = old_estimate.parameters.layout.with_terms(sorted(terms))

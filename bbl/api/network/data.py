@@ -73,7 +73,7 @@ def prepare(
     in_memory_argument: str = "",
     verbose: int = 1,
 ) -> FitData:
-    """Encode the data for a formula or for the name of the class, and keep all declared levels.
+    """Encode the data, given a formula or the name of the class, and keep all declared levels.
 
     `in_memory_argument` names the argument that requires all rows in memory, such as ``"wanbia"``
     or ``"learner='tan_hc'"``; it is "" if there is none.

@@ -1,8 +1,8 @@
 """The public functions for scores of Bayesian network classifiers and for mutual information: `cv`,
 `accuracy`, `cmi`.
 
-n is the number of rows, and K the number of classes. Features of a `Structure` are positions in its
-`columns`, the features available to its learner.
+There are n rows and K classes. Features of a `Structure` are positions in its `columns`, the
+features available to its learner.
 """
 
 from __future__ import annotations

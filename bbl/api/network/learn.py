@@ -309,8 +309,8 @@ def tan_hc(
 def _with_arguments(
     model: Callable[P, Structure],
 ) -> Callable[[Callable[[], None]], Callable[P, Structure]]:
-    """Return a decorator that replaces a stub by a public function; this runs the learner that has
-    the stub's name.
+    """Return a decorator that replaces a stub by a public function, which runs the learner with the
+    stub's name.
 
     The function has the signature of `model`. Its docstring is the stub's docstring with sections
     on parameters and results.

@@ -218,8 +218,8 @@ def _dask_source(data: dd.DataFrame) -> Source:
     """Return the source for a Dask DataFrame; its batches are the partitions, computed by Dask."""
 
     def read(wanted: list) -> Iterator[Batch]:
-        """Yield each partition; if an error occurs, set its `bbl_place` to the partition's name,
-        for `Source.batches`.
+        """Yield each partition; if an error occurs, set the error's `bbl_place` to the partition's
+        name, for `Source.batches`.
         """
         projected = data[wanted]
         for k in range(data.npartitions):

@@ -101,8 +101,8 @@ class OnCluster:
         """
 
         def make_cluster_sink(*_: object) -> ClusterSink:
-            """Return an empty sink on the cluster; it does not use the arguments, which are for
-            other sinks.
+            """Return an empty sink on the cluster; the arguments, which other sinks need, are
+            ignored.
             """
             return ClusterSink(self.client, n_levels, weighted, masked, dtype)
 
@@ -208,10 +208,10 @@ class _PartSink:
 
 
 def _without_source(reader: Reader) -> Reader:
-    """Return a reader without its source, which can be sent to workers because they read the source
-    of a part.
+    """Return a copy of a reader without its source. The copy can be sent to workers,
+    which read the source of a part instead.
 
-    `iter` replaces the reading function because it can be pickled; it is never called.
+    The reading function is replaced by `iter`, which can be pickled and is never called.
     """
     return replace(reader, source=Source(reader.source.columns, iter, ""), step=None)
 

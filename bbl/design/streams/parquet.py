@@ -104,9 +104,7 @@ def parquet_source(paths: list[str], argument: str) -> Source:
 
 
 def _schema_of_all(data: Dataset) -> Schema:
-    """Return the schema of the first file, with the columns that only later files contain added at
-    the end.
-    """
+    """Return the schema of the first file, followed by columns that occur only in later files."""
     import pyarrow as pa
 
     fields = {field.name: field for field in data.schema}

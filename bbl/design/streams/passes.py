@@ -534,7 +534,7 @@ def _encode_batch(
 
 
 def _check_files(before: FileVersions, source: Source) -> None:
-    """Raise an error if files were written since the start of the passes; `before` contains their
+    """Raise an error if files were modified since the start of the passes; `before` contains their
     versions at that time.
     """
     place = changed_file(before, source.file_versions())
@@ -545,7 +545,9 @@ def _check_files(before: FileVersions, source: Source) -> None:
 
 
 def _check_unchanged(summary: SourceSummary, n: int, design: Design, sample: Rows) -> None:
-    """Raise an error if the numbers of rows, weights or level counts differ between the passes."""
+    """Raise an error if the number of rows, the weights or the level counts differ between the
+    passes.
+    """
     # sums of real-valued weights in the two passes may differ by rounding errors
     unit = summary.weight_unit
     if n != summary.n or not np.isclose(sample.total, summary.total / unit, rtol=1e-12):

@@ -58,7 +58,7 @@ class Reader:
     source : Source
         The data; ``batches(names)`` yields all rows with these columns.
     terms : FormulaTerms
-        The formula; its `columns` are the names of response and predictors.
+        The formula; its `columns` are the names of the response and the predictors.
     weights : column name or None
         Column of row weights.
     missing : {"raise", "drop", "level", "marginal"}
@@ -136,8 +136,8 @@ class Reader:
         numbers: dict[Hashable, np.ndarray],
         weights: np.ndarray | None,
     ) -> UsedRows:
-        """Return the rows of a batch with positive weight, without missing values if these are
-        dropped.
+        """Return the rows of a batch with positive weight and, if rows with missing values are
+        dropped, no missing values.
         """
         # mask of the used rows
         keep = np.ones(batch.frame.n, dtype=bool) if weights is None else weights > 0

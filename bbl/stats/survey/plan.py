@@ -1,4 +1,5 @@
 """`SamplingPlan`: strata, clusters and finite populations, and design covariances of totals.
+
 *Units* are drawn at each stage: first clusters within strata, then clusters within clusters, and
 finally rows.
 
@@ -101,8 +102,8 @@ class SamplingPlan:
 
     @property
     def lonely_strata(self) -> tuple[int, np.ndarray]:
-        """First stage with lonely units, and their strata or clusters, which are empty if there are
-        no lonely units.
+        """First stage with lonely units, and the strata or clusters that contain them (an empty
+        array if there are no lonely units).
         """
         for k, stage in enumerate(self._stages):
             if stage.is_lonely.any():
@@ -118,8 +119,8 @@ class SamplingPlan:
 
     @property
     def oversampled_stage(self) -> tuple[int, int] | None:
-        """First stage with more units than the population, with the position of such a row, or
-        None.
+        """First stage where a stratum or cluster has more units than its population, and the
+        position of a row in it; None if there is no such stage.
         """
         for k, stage in enumerate(self._stages):
             if (stage.share > 1.0).any():
@@ -129,7 +130,7 @@ class SamplingPlan:
 
     @property
     def uneven_stage(self) -> tuple[int, int, int] | None:
-        """First stage with differing population sizes within a stratum or cluster, or None.
+        """First stage where population sizes differ within a stratum or cluster, or None.
 
         The positions of two rows with different sizes are also included.
         """

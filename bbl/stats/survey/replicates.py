@@ -1,5 +1,6 @@
-"""Replicate weights of a survey, supplied or generated, and scales for variance estimation. See
-Wolter (2007) and Rao, Wu & Yue (1992). The number of replicates of n rows is R.
+"""Replicate weights of a survey, supplied or generated, and scales for variance estimation.
+
+See Wolter (2007) and Rao, Wu & Yue (1992). R is the number of replicates, and n the number of rows.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def make_replicates(
 def _count_population(
     plan: SamplingPlan, first_rows: np.ndarray, stratum: np.ndarray
 ) -> np.ndarray:
-    """Return the population number of first-stage clusters in each stratum."""
+    """Return the number of first-stage clusters in the population of each stratum."""
     assert plan.population is not None  # noqa: S101  # checked by its caller
     out = np.ones(int(stratum.max()) + 1)
     # `population[0]` (n,): number of clusters in each row's stratum

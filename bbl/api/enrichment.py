@@ -146,7 +146,7 @@ def enrichment(
 def _read_name_tuples(argument: str, terms: object) -> list[tuple[Hashable, ...]]:
     """Return `terms`, the value of `argument`, as a list of tuples of distinct names.
 
-    Raise an error if a name is missing.
+    In a DataFrame, missing names are omitted, because terms may have different orders.
     """
     if isinstance(terms, pd.DataFrame):
         if "predictors" in terms.columns:

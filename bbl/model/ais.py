@@ -34,7 +34,7 @@ TERM_SECONDS = 3e-9  # per lookup of a coupling between three or more predictors
 
 @dataclass(frozen=True)
 class AnnealedLogZ:
-    """An estimate of ln Z."""
+    """Estimate of ln Z with its standard error."""
 
     log_z: float
     standard_error: float  # of `log_z`, from the spread of the chains' weights w
@@ -44,7 +44,7 @@ class AnnealedLogZ:
 def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_CHAINS) -> float:
     """Return the expected run time in seconds of `annealed_log_z` on one core.
 
-    The result is accurate to a factor of about three.
+    The result is accurate to within a factor of about three.
 
     Examples
     --------
@@ -60,7 +60,8 @@ def annealing_seconds(layout: Layout, n_steps: int = N_STEPS, n_chains: int = N_
 
 
 def annealing_start(rows: Rows, layout: Layout) -> np.ndarray:
-    """Return half the naive Bayes fields (D,), the independent model at which annealing starts.
+    """Return half the naive Bayes fields (D,). They define the independent model where annealing
+    starts.
 
     The fields of naive Bayes are the log odds of each level against the reference level, here with
     a prior count of 1. Naive Bayes itself misses rare modes. Halving its fields flattens the
@@ -84,7 +85,7 @@ def annealed_log_z(
     ----------
     layout : Layout
     theta : ndarray, shape (layout.size,)
-        The model.
+        Parameters of the model.
     start : ndarray, shape (D,)
         Fields of the independent model (see `annealing_start`).
     n_steps : int, default 500

@@ -81,7 +81,7 @@ def contributions(
 ) -> np.ndarray:
     """Return the contributions (n, K, T) of T terms to the K scores of each row of `codes` (n, m).
 
-    The contribution of a term is zero in rows where one of its predictors is `missing` (n, m).
+    A term contributes zero in rows where one of its predictors is marked in `missing` (n, m).
     `origins` maps the position of each numeric predictor to the value at which its effect is zero.
     """
     origins = origins or {}

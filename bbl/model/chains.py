@@ -36,7 +36,9 @@ LOAD_COST = 5.0  # cost of loading a vector of 16 floats, in multiply-adds of su
 
 @dataclass(frozen=True)
 class GibbsDraws:
-    """Most probable states visited by `gibbs` (including burn-in), last states, and draws."""
+    """Most probable states visited by `gibbs` (including burn-in), the last states, and the
+    draws.
+    """
 
     best: np.ndarray  # (m,) of int: the most probable state over all chains
     best_energy: float  # of `best`, in double precision
@@ -57,7 +59,7 @@ Recording = tuple[int, int, int, np.ndarray, np.ndarray]
 
 @dataclass
 class _Pack:
-    """Chains `first` to `stop` - 1, which the kernel advances together.
+    """Batch of chains (`first` to ``stop - 1``) that the kernel advances together.
 
     The last axis of each array is the chain (see gibbs.h). `width` may exceed the number of chains;
     the remaining elements are padding.

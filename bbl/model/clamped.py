@@ -50,10 +50,10 @@ class Component(NamedTuple):
 class Clamped:
     """Conditional model of the predictors `unknown` given all others: a smaller Boltzmann machine.
 
-    A coupling of known and unknown predictors is added to the parameter of the unknown predictors
-    if the known predictors of the row have the levels of the coupling. For example, with predictor
-    0 unknown and predictor 1 known, the field of predictor 0 is ``h_0 + J_01`` if predictor 1 has
-    code 1, and ``h_0`` if it has code 0.
+    A coupling between known and unknown predictors is added to the parameter of the unknown
+    predictors if the known predictors of the row have the levels of the coupling. For example, with
+    predictor 0 unknown and predictor 1 known, the field of predictor 0 is ``h_0 + J_01`` if
+    predictor 1 has code 1, and ``h_0`` if it has code 0.
 
     Parameters
     ----------
@@ -309,8 +309,8 @@ def mean_field_margins(layout: Layout, theta: np.ndarray) -> np.ndarray:
     """Approximate `margins` (D,) of one model by mean field.
 
     The margins r solve ``r = P(x | r)``, where the levels of the other predictors are replaced by
-    their probabilities in r. The iterations are damped: each moves r by 0.8 (`DAMPING`) of the
-    distance to the right-hand side.
+    their probabilities in r. The iterations are damped: each moves r by a fraction of 0.8
+    (`DAMPING`) of the distance to the right-hand side.
     """
     fields = Fields(layout, theta)
     r = conditionals(theta[None, : layout.D], layout)[1]  # (1, D): probabilities without couplings

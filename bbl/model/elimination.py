@@ -77,8 +77,8 @@ def elimination_order(
 def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     """Return ``ln sum exp(sum of the tables)``, summed over the variables in `order`.
 
-    Each step adds up the tables that contain a variable, smallest first, and takes the log-sum-exp
-    over the variable's levels, for all models at once.
+    Each step adds the tables that contain a variable, smallest first, and takes the log-sum-exp
+    over the variable's levels. All models are processed at once.
 
     Parameters
     ----------

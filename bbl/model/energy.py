@@ -81,8 +81,8 @@ CHUNK_ROWS = 65536  # rows per chunk read from a file
 
 
 class Energy:
-    """Computes energies of rows under K models with the same layout; couplings are arranged only
-    once.
+    """Computes energies of rows under K models with the same layout. Couplings are converted to
+    matrices only once.
 
     Parameters
     ----------

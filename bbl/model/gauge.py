@@ -6,9 +6,9 @@ order. Each level of predictor i is a corner of a regular simplex, which is a ro
 have unit norm, so the variance of a coupling equals the variance of the entries of B regardless of
 the number of levels. With two levels, this is the Ising model.
 
-Below, C and R are the contrasts of the two predictors i and j in a pair, and P and Q the contrasts
-of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q = R[1:] -
-R[0]``. Eq. (18) of Woo & Wang (2022) averages a coupling over its sites.
+Below, C and R are the contrasts of the two predictors i and j in a pair, and P and Q are the
+contrasts of their non-reference levels relative to the reference level: ``P = C[1:] - C[0]``, ``Q =
+R[1:] - R[0]``. Couplings are averaged over their sites as in eq. 18 of Woo & Wang (2022).
 """
 
 from __future__ import annotations

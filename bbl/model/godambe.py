@@ -46,13 +46,13 @@ class RowInfluence(ABC):
 
     @abstractmethod
     def terms(self, rows: Sample) -> list[np.ndarray]:
-        """Return the covariance of each table, fields before couplings; `rows` must be the fitted
+        """Return the covariance of each table, fields before couplings; `rows` must be the training
         rows.
         """
 
     @abstractmethod
     def covariance(self, rows: Sample) -> np.ndarray:
-        """Return the covariance (layout.size, layout.size); `rows` must be the fitted rows."""
+        """Return the covariance (layout.size, layout.size); `rows` must be the training rows."""
 
     def of_combinations(self) -> tuple[RowInfluence, np.ndarray]:
         """Return influences and directions for standard errors of functions of the parameters.
@@ -60,7 +60,7 @@ class RowInfluence(ABC):
         A function of the parameters can be estimable although the individual parameters are not.
         Moving the parameters along `directions` (size, d) does not change the fit. The standard
         error of a function that is constant along these directions can be computed from
-        `influences`. This base class returns itself and no directions (d = 0).
+        `influences`. The base class returns itself and an empty array of directions (d = 0).
         """
         return self, np.zeros((self.layout.size, 0))
 
@@ -78,12 +78,12 @@ class Influence(RowInfluence):
     """Influence of rows on the pseudo-likelihood estimates of one group, and their covariance.
 
     Let ``u_i(x)`` be the score of site i and ``H_i`` its mean Hessian (including the penalty) at
-    the site solution. A row changes the site's parameters by ``psi_i(x) / W``, where
-    ``psi_i(x) = H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling,
-    and therefore the influence on it, is the mean over the sites of its term (Woo & Wang 2022, eq.
-    18). The weighted sum of products of influences, divided by ``W^2``, is the Godambe covariance
-    ``H^-1 K H^-1``; frequency weights count as replications (Besag 1975; Nguyen & Wood 2016). With
-    a penalty, this is the covariance of the penalised estimator; its bias is not included. With
+    the site solution. A row changes the site's parameters by ``psi_i(x) / W``, where ``psi_i(x) =
+    H_i^-1 (u_i(x) - gradient of the penalty)`` and W is the total weight. A coupling, and therefore
+    the influence on it, is the mean over the sites of its term (Woo & Wang 2022, eq. 18). The
+    weighted sum of products of influences, divided by ``W^2``, is the Godambe covariance ``H^-1 K
+    H^-1``; frequency weights are treated as replications (Besag 1975; Nguyen & Wood 2016). With a
+    penalty, this is the covariance of the penalised estimator; its bias is not included. With
     missing values, only the usable rows of a site influence its parameters, and W is replaced by
     their total weight ``W_i``.
 
@@ -252,7 +252,7 @@ class Influence(RowInfluence):
         return influence.T
 
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
-        """Adjust the influences of fields in `influence` (size, n) for the averaging of couplings.
+        """Adjust the influences on fields in `influence` (size, n) for the averaging of couplings.
 
         The averaged coupling of a pair is half the sum of the couplings at its sites, which leaves
         the fields unchanged in the zero-sum gauge. In the reference gauge, the fields change by
@@ -368,9 +368,9 @@ class Influence(RowInfluence):
         The log pseudo-likelihood is ``sum_i ln P_i``. The effective number is ``tr(K H^-1)``, where
         H is the Hessian and K the covariance of the score (Varin, Reid & Firth 2011, section 2.3).
         Since H is block diagonal over sites, only the diagonal blocks of K are needed. `rows` may
-        be a subset of the fitted rows: the effective number is then the expected optimism of their
-        log pseudo-likelihood, computed as the covariance of their score and the estimate. With
-        missing values, each site is evaluated on its usable rows.
+        be a subset of the training rows. The effective number is then the expected optimism of
+        their log pseudo-likelihood, computed as the covariance of their score and the estimate.
+        With missing values, each site is evaluated on its usable rows.
         """
         # `varies`: the predictors with more than one level, for which `conditionals` returns
         # log-normalisers

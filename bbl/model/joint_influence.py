@@ -1,4 +1,4 @@
-"""Influence of rows on the estimates of a joint fit of P(group | row) and on their differences.
+"""Influence of rows on the estimates of a joint model of P(group | row) and on group differences.
 
 P(group | row) depends only on differences between groups, so all coefficients are relative to a
 reference group. Column 0 of the coefficients is the intercept; the other columns are the parameters
@@ -44,7 +44,9 @@ class JointInfluence(ABC):
 
     @property
     def distinct(self) -> np.ndarray:
-        """Groups (q,) with free parameters: the parameters of the others are functions of these."""
+        """Groups (q,) with free parameters. The parameters of other groups are functions of
+        these.
+        """
         return np.setdiff1d(np.arange(len(self.coefficients)), [self.reference])
 
     @property
@@ -93,22 +95,23 @@ class JointInfluence(ABC):
         """
 
     def sampling_errors(self, rows: Sample, expansion: np.ndarray) -> np.ndarray:
-        """Return the relative error (K, 1 + size) of each standard error that is due to the
-        sampling of `rows`, which were drawn with probabilities ``1 / expansion`` (n,). This is
-        available only for models fitted to sampled rows.
+        """Return the relative error (K, 1 + size) that the sampling of rows causes in each standard
+        error. The `rows` were drawn with probabilities ``1 / expansion`` (n,). The errors are only
+        available for models fitted to sampled rows.
         """
         raise NotImplementedError
 
     def profile(self, a: int, b: int, quantile: float) -> np.ndarray:
-        """Return test statistics and confidence limits (3, size) from profile penalised likelihood.
-        They refer to the parameter differences between groups `a` and `b`. Only for engines with
-        `has_profiles`.
+        """Return test statistics and confidence limits (3, size) from the profile of the penalised
+        likelihood. They refer to the parameter differences between groups `a` and `b`, and are only
+        available for engines with `has_profiles`.
         """
         raise NotImplementedError
 
     def penalised_ratio(self, dropped: np.ndarray) -> float:
         """Return twice the decrease in penalised log-likelihood when the parameters `dropped` are
-        removed. `dropped` is a mask (size,). Only for engines with `has_profiles`.
+        removed. `dropped` is a mask (size,). This is only available for engines with
+        `has_profiles`.
         """
         raise NotImplementedError
 

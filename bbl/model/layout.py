@@ -45,7 +45,7 @@ class Layout:
         depend on the scores: see `bbl.model.scores`.
     numbers : ndarray, shape (m, 2), optional
         Mean and standard deviation of each numeric regressor, and nan for other predictors; None if
-        the model has no numeric regressors. A numeric regressor counts as a predictor with two
+        the model has no numeric regressors. A numeric regressor is treated as a predictor with two
         levels: its parameters are slopes, and its value replaces the indicator of level 1.
 
     Attributes
@@ -72,8 +72,8 @@ class Layout:
         The argument `numbers`.
     size : int
         Length of the parameter vector. This is the number of free parameters of a group (eq. 7,
-        restricted to `terms`), except with `scores`, where parameters are proportional to each
-        other.
+        restricted to `terms`), except with `scores`, where several parameters may be multiples of
+        one free parameter.
 
     Examples
     --------

@@ -113,8 +113,8 @@ class LocationModel:
     correlated : ndarray of bool, shape (q, q)
         Whether two numeric predictors are correlated given the others; True on the diagonal.
     covariance : {"group", "shared", "cv"}
-        Whether each group has its own covariance. With "cv", here and below, the option has yet to
-        be chosen by cross-validation.
+        Whether each group has its own covariance. Here and below, "cv" means that the option has
+        yet to be chosen by cross-validation.
     divisor : {"moment", "ml"}
         Whether residual sums are divided by the degrees of freedom, as in MASS, or by the number of
         rows.
@@ -145,7 +145,7 @@ class LocationModel:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Options that are still to be chosen by cross-validation."""
+        """Options that have yet to be chosen by cross-validation."""
         return tuple(
             name for name in ("covariance", "transform", "shrink") if getattr(self, name) == "cv"
         )
@@ -234,7 +234,7 @@ class LocationModel:
         ).astype(bool)
 
     def indicators(self, codes: np.ndarray) -> np.ndarray:
-        """Return z (n, p) of rows with `codes` (n, m)."""
+        """Return z (n, p) for rows with `codes` (n, m)."""
         z = np.zeros((len(codes), self.p))
         z[:, 0] = 1.0
         rows = np.arange(len(codes))
@@ -302,7 +302,7 @@ class LocationModel:
     def from_moments(
         self, T: np.ndarray, scores: NormalScores | None = None, names: NumberNames | None = None
     ) -> Location:
-        """Return the location model estimated from the second moments T (K, p + q, p + q)."""
+        """Return the location model that is estimated from second moments T (K, p + q, p + q)."""
         n = T[:, 0, 0].copy()
         C, ranks = self._regressions(T, self.has_column)
         residuals = _residuals(T, C)
@@ -351,8 +351,8 @@ class LocationModel:
         """Return the coefficients (columns, numbers) of some numeric predictors for some `columns`
         of z, and the rank of the design.
 
-        `T` (p + q, p + q) contains the moments of a group. Without a prior count, the mean at
-        levels that do not occur in the group equals the mean of the group.
+        `T` (p + q, p + q) contains the moments of a group. Without a prior count, the mean at a
+        level that does not occur in the group equals the mean of the group.
         """
         from scipy import linalg
 
@@ -470,8 +470,8 @@ class LocationModel:
     def covariances(
         self, residuals: np.ndarray, n: np.ndarray, ranks: np.ndarray, divisor: str | None = None
     ) -> np.ndarray:
-        """Return the covariances (K, q, q) from residual sums (K, q, q), without zeros in their
-        inverses.
+        """Return the covariances (K, q, q) from residual sums (K, q, q), before covariance
+        selection sets elements of their inverses to zero.
         """
         is_moment = (divisor or self.divisor) == "moment"
         # (K, q): numbers of different ranks have different degrees of freedom
@@ -548,9 +548,9 @@ def _refuse_singular(
 ) -> None:
     """Raise a DataError that names the predictor and group if a covariance is singular.
 
-    `residuals` (K, q, q) contains residual sums of squares and products, `n` (K,) the number of
-    rows in each group, `ranks` (K, q) the ranks of the regressions, and `size` (q,) the variances
-    of the numeric predictors over all rows.
+    `residuals` (K, q, q) contains residual sums of squares and products, `n` (K,) contains the
+    number of rows in each group, `ranks` (K, q) contains the ranks of the regressions, and `size`
+    (q,) contains the variances of the numeric predictors over all rows.
     """
     found = _find_singular(residuals, n, ranks, size, model)
     if found is None:
@@ -580,7 +580,7 @@ def _refuse_singular(
 
 @dataclass(frozen=True)
 class SingularCovariance:
-    """Location of a singularity in the covariances.
+    """The group and the numeric predictor for which a covariance is singular.
 
     Attributes
     ----------
@@ -613,7 +613,7 @@ def _find_singular(
 
 def singular_number(S: np.ndarray, size: np.ndarray, correlated: np.ndarray) -> int | None:
     """Return the last numeric predictor that is constant or a linear function of the others
-    according to the covariance S (q, q), or None if S is regular. `size` (q,) contains the
+    according to the covariance S (q, q), or None if S is nonsingular. `size` (q,) contains the
     variances that define the scale of each predictor.
     """
     variance = S.diagonal()
@@ -661,8 +661,8 @@ class Location:
 
     @cached_property
     def precision(self) -> np.ndarray:
-        """Inverses (K, q, q) of the covariances, which are zero where numeric predictors are not
-        correlated.
+        """Inverses (K, q, q) of the covariances, with zeros for numeric predictors that are not
+        correlated given the others.
         """
         return np.array(
             [
@@ -706,8 +706,8 @@ class Location:
 
     def group_means(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the weights (K,) of the groups, the means (K, q) of the numeric predictors, and
-        the sums of products (K, q, q) of deviations from these means, over all levels of the other
-        predictors.
+        the sums of products (K, q, q) of deviations from these means. All are computed over all
+        levels of the other predictors.
         """
         own = slice(self.model.p, self.model.p + self.model.q)
         n = np.maximum(self.n, 1e-300)[:, None]

@@ -47,7 +47,7 @@ class LocationInfluence:
 
     @cached_property
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """The positions i <= j of each covariance that is a parameter."""
+        """Positions (i, j), with i <= j, of the covariances that are parameters."""
         i, j = np.nonzero(np.triu(self.location.model.correlated))
         return i, j
 
@@ -86,7 +86,7 @@ class LocationInfluence:
 
     @cached_property
     def _bread(self) -> list[list[np.ndarray]]:
-        """Inverse information of the coefficients in each group.
+        """Inverse information matrices of the coefficients in each group.
 
         Each group has one matrix for each numeric predictor, or a single matrix if all numeric
         predictors are estimated jointly.
@@ -275,7 +275,7 @@ class NumberScoreGradient:
         weights: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the derivatives (U, K, K, coefficients) of U sums, as `ScoreGradient.sums`."""
+        """Return the derivatives (U, K, K, coefficients) of U sums, as in `ScoreGradient.sums`."""
         levels, missing_levels = self._levels(codes, missing)
         of_levels = self._gradient.sums(levels, missing_levels, p, weights, starts)
         K = self.n_groups
@@ -306,7 +306,7 @@ class NumberScoreGradient:
         starts: np.ndarray,
     ) -> np.ndarray:
         """Return the derivatives (T, n, K) of class scores along T directions (T, U, K,
-        coefficients), as `ScoreGradient.score_changes`.
+        coefficients), as in `ScoreGradient.score_changes`.
         """
         levels, missing_levels = self._levels(codes, missing)
         n_own = self._gradient.n_coefficients

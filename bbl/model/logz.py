@@ -82,7 +82,8 @@ def exact_log_z(
 
 
 def resolve_log_z(log_z: str, layout: Layout, fallback: str, max_cells: float = AUTO_CELLS) -> str:
-    """Return the method used for ``"auto"``: "exact" if this is fast, otherwise `fallback`.
+    """Return the method that is used for ``"auto"``, which is "exact" if this is fast, otherwise
+    `fallback`.
 
     A sum over at most `max_cells` table cells is considered fast. With structural zeros, "auto" is
     always exact. Other methods are returned unchanged.
@@ -171,12 +172,11 @@ def zero_sum_log_z(
 
     The result does not depend on the choice of reference levels. Eq. 31 with the factor 1/2 depends
     on the gauge because it halves the couplings. With a factor c of 1/2 or 1, the exponent of level
-    a of site i in a row x is
-    ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j) - mean_b J_ij(a, b)))``. In the
-    zero-sum gauge, it is e(a) minus its mean over a. ln Z is eq. 31 with these e, minus the mean of
-    e over levels and rows for each site, plus the mean energy of `theta` over all states, because
-    energies in the zero-sum gauge exclude this mean. The result is for energies in the gauge of
-    `theta`, which are zero at the reference levels.
+    a of site i in a row x is ``e(a) = h_i(a) + sum_j (mean_b J_ij(a, b) + c (J_ij(a, x_j) - mean_b
+    J_ij(a, b)))``. In the zero-sum gauge, it is e(a) minus its mean over a. ln Z is eq. 31 with
+    these e, minus the mean of e over levels and rows for each site, plus the mean energy of `theta`
+    over all states, because energies in the zero-sum gauge exclude this mean. The result applies to
+    energies in the gauge of `theta`, which are zero at the reference levels.
 
     Parameters
     ----------
@@ -213,7 +213,8 @@ def _observed_shares(sample: Rows, layout: Layout) -> np.ndarray:
 
 
 def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: bool) -> float:
-    """Return eq. 31: the weighted mean over rows of the sum of the log normalisers of all sites.
+    """Return the value of eq. 31: the weighted mean over rows of the log normaliser, summed over
+    all sites.
 
     ``sum_i (sum_k w_k ln Z_i(x_k) / sum_k w_k)``, where the sums over k are over the usable rows of
     site i.
@@ -258,8 +259,8 @@ def pseudo_log_z(sample: Rows, layout: Layout, site_theta: np.ndarray, *, half: 
 def log_normaliser(
     problem: PseudoProblem, layout: Layout, site_theta: np.ndarray, half: bool
 ) -> float:
-    """Return the value of eq. 31 for the rows of a `problem` of the kernel. With `half`, the
-    couplings of terms with k predictors are multiplied by 1/k.
+    """Return the value of eq. 31 for the rows of `problem`. With `half`, the couplings of terms
+    with k predictors are multiplied by 1/k.
     """
     if not half or layout.order <= 2:  # the kernel's factor is 1/2, correct for pairs
         return problem.log_normaliser(site_theta, half)

@@ -59,7 +59,7 @@ def log_ratio(f: np.ndarray) -> np.ndarray:
 def one_hot(codes: np.ndarray, layout: Layout | Regressors, dtype=np.float64) -> np.ndarray:
     """Return the indicators (n, D) of the non-reference levels (or joint levels) in rows.
 
-    The rows are `codes` (n, m). Numeric regressors have their value instead of an indicator.
+    The rows are `codes` (n, m). The indicator of a numeric regressor is replaced by its value.
     """
     if codes.dtype.kind == "f":
         return _indicators_and_numbers(codes, cast(Layout, layout))

@@ -1,6 +1,4 @@
-"""Strength of interactions: Strength of interactions: Frobenius norms of zero-sum couplings, with
-optional correction.
-"""
+"""Strength of interactions: Frobenius norms of zero-sum couplings, with an optional correction."""
 
 from __future__ import annotations
 

@@ -117,8 +117,8 @@ class ScoreGradient:
         directions: np.ndarray,
         starts: np.ndarray,
     ) -> np.ndarray:
-        """Return the derivatives (T, n, K) of class scores of rows along T directions of the
-        coefficients.
+        """Return the derivatives (T, n, K) of rows' class scores along T directions in coefficient
+        space.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class ScoreGradient:
 
     @property
     def _is_independent(self) -> bool:
-        """Whether there are neither couplings nor structural zeros."""
+        """Whether the model has no couplings and no structural zeros."""
         return self.layout.size == self.layout.D and self.layout.support is None
 
     @cached_property

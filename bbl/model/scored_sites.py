@@ -63,7 +63,7 @@ class ScoredPenalty:
         return not np.any(self.lambda_) and not self.prior_count
 
     def matrices(self, layout: Layout, sites: list[int]) -> list[np.ndarray]:
-        """Return the matrix (r, r) of each site's penalty, which is half the quadratic form."""
+        """Return the matrix A (r, r) of each site's penalty ``x' A x / 2``."""
         scores = site_scores_of(layout)
         columns = regressors(layout).columns
         metric = (
@@ -237,7 +237,9 @@ def _advance(
 
 
 def scored_memory(layout: Layout) -> float:
-    """Return the memory of a fit in bytes: three Hessians per site, and a block of rows."""
+    """Return the memory in bytes that a fit requires: three Hessians per site, and a block of
+    rows.
+    """
     scores = site_scores_of(layout)
     hessians = sum(float(site_map.n) ** 2 for site_map in scores.maps)
     most_levels = float(layout.n_levels.max(initial=1))
@@ -273,8 +275,8 @@ def _evaluate(
 ) -> dict[int, tuple[float, np.ndarray, np.ndarray]]:
     """Return the mean negative log-likelihood, its gradient and its Hessian at each site.
 
-    `free` contains the free parameters of the sites to evaluate, and `totals` (m,) the weights of
-    their usable rows.
+    `free` contains the free parameters of the sites to evaluate, and `totals` (m,) contains the
+    weights of their usable rows.
     """
     prior_share = prior_count / (totals + prior_count)
     block_sums = partial(_block_sums, layout, free, prior_share)
@@ -300,8 +302,8 @@ def _evaluate(
 def _block_sums(
     layout: Layout, free: dict[int, np.ndarray], prior_share: np.ndarray, block: Sample
 ) -> list[np.ndarray]:
-    """Return an array with the value, gradient (r,) and Hessian (r r,) of each site, summed over a
-    block.
+    """Return an array with the value, gradient (r,) and Hessian (r * r,) of each site, summed over
+    a block.
 
     `prior_share` (m,) contains the weight of uniform level proportions in the targets of each site.
     """
@@ -333,8 +335,8 @@ def _site_sums(
 ) -> np.ndarray:
     """Return the value, gradient and Hessian of a site, summed over rows, in one array.
 
-    `all_features` (F, n) contains the features of the rows, and `codes` (n,) their levels at the
-    site.
+    `all_features` (F, n) contains the features of the rows, and `codes` (n,) contains their levels
+    at the site.
     """
     C = scores.contrasts[i]  # (q, d)
     q, d = C.shape

@@ -102,7 +102,9 @@ class ScoreMap:
         return self.factor[:, None] * matrix[np.ix_(self.index, self.index)] * self.factor
 
     def restrict(self, theta: np.ndarray) -> np.ndarray:
-        """Return the free parameters (r,) whose parameters are closest to `theta` (p,)."""
+        """Return the free parameters (r,) that approximate the parameters `theta` (p,) most
+        closely.
+        """
         return self.gather(theta) / np.bincount(self.index, self.factor**2, self.n)
 
     def ridge(self, penalties: np.ndarray) -> np.ndarray:
@@ -112,11 +114,15 @@ class ScoreMap:
         return np.bincount(self.index, self.factor**2 * penalties, self.n)
 
     def all_of(self, mask: np.ndarray) -> np.ndarray:
-        """Return a mask (r,) of the free parameters whose parameters are all in a mask (p,)."""
+        """Return a mask (r,) of the free parameters for which all dependent parameters are in a
+        mask (p,).
+        """
         return np.bincount(self.index, ~mask, self.n) == 0
 
     def firsts(self, mask: np.ndarray) -> np.ndarray:
-        """Return a mask (p,) of the `first` parameter of each free parameter in a mask (r,)."""
+        """Return a mask (p,) that marks the `first` parameter of each free parameter in a mask
+        (r,).
+        """
         out = np.zeros(len(self.index), dtype=bool)
         out[self.first[mask]] = True
         return out
@@ -185,7 +191,7 @@ def n_free(layout: Layout) -> int:
 
 
 def free_sizes(layout: Layout) -> np.ndarray:
-    """Return the number of free parameters of each table of the layout, in the order of `cuts`."""
+    """Return the number of free parameters in each table, in the order of `Layout.cuts`."""
     sizes = np.diff(layout.cuts)
     shared = score_map(layout)
     if shared is None:
@@ -247,8 +253,8 @@ def slopes(layout: Layout, ranges: np.ndarray) -> list[Slope]:
 
 
 def _level_map(layout: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first level tied to each of the D levels (D,), and the factor of each level
-    (D,).
+    """Return the first of the levels that share a free parameter with each level (D,), and the
+    factor of each level (D,).
     """
     first = np.arange(layout.D)
     factor = np.ones(layout.D)
@@ -295,8 +301,8 @@ class SiteScores:
     """Features of the regressors of each site: scores for ordered predictors, otherwise indicators.
 
     A site's logits are ``h(a) + sum_k c_k(a) sum_f W(k, f) z_f``: here z contains the features of
-    the other predictors, and c_k the features of the site itself (its scores, or indicators of its
-    levels). The r free parameters are the fields h, followed by the rows of W.
+    the other predictors, and c_k contains the features of the site itself (its scores, or
+    indicators of its levels). The r free parameters are the fields h, followed by the rows of W.
 
     Parameters
     ----------

@@ -76,9 +76,9 @@ def inverse(H: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def solver(H: np.ndarray) -> tuple[Solve, np.ndarray, bool]:
     """Return a function that computes ``inverse(H)[0] @ score``, a mask of determined parameters,
-    and whether H is regular.
+    and whether H is nonsingular.
 
-    For a regular Hessian, this is about three times as fast as computing the inverse.
+    If H is nonsingular, this is about three times as fast as computing the inverse.
     """
     from scipy.linalg import lapack
 
@@ -251,7 +251,9 @@ def _add_scores(
 
 
 def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
-    """Split sites into batches with mostly the same columns, whose sums fit into the cache."""
+    """Split sites into batches of sites that use mostly the same columns. The sums of a batch fit
+    into the cache.
+    """
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
     n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)

@@ -70,8 +70,8 @@ def unpenalised(
     without bound, the Hessian and the gradient decrease at the same rate, and all steps in that
     direction have the same length (see Albert & Anderson 1984 for the condition). Three kinds of
     parameters are therefore undetermined: parameters that still change when the others have
-    converged; parameters with no effect on the likelihood, as with two identical columns; and
-    parameters for which all conditional probabilities approach 0 or 1.
+    converged; parameters with no effect on the likelihood, for example if two columns are
+    identical; and parameters for which all conditional probabilities approach 0 or 1.
 
     Parameters
     ----------
@@ -416,8 +416,8 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     """Return the weights (2, 2, couplings) of the four cells that each pair coupling compares.
 
     The cells of ``J_ij(a, b)`` are the rows with i at its reference level or at a (first axis) and
-    j at its reference level or at b (second axis), both known. If one of the four cells is empty,
-    the unpenalised coupling is not finite.
+    j at its reference level or at b (second axis), where both are known. If one of the four cells
+    is empty, the unpenalised coupling is not finite.
     """
     predictor_of_column = np.repeat(np.arange(layout.m), np.diff(layout.start))
     # columns of the levels a and b of each coupling, among the D columns
@@ -494,8 +494,8 @@ def _count_compared_cells(sample: Sample, layout: Layout, scope: tuple[int, ...]
     """Return the weights (2, ..., 2, couplings) of the cells that the couplings of the term `scope`
     compare.
 
-    Index 0 of an axis is the reference level of its predictor, and index 1 the coupling's level
-    (see `cell_sizes`).
+    Index 0 of an axis is the reference level of its predictor, and index 1 is the level of the
+    coupling (see `cell_sizes`).
     """
     # other members of the higher terms that contain the whole scope
     neighbours = layout.beside(*scope)

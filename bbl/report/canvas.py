@@ -85,11 +85,11 @@ def short_name(label: object, length: int = 24) -> str:
 
 
 def shorten_names(names: Sequence, length: int) -> list[str]:
-    """Return a text with at most `length` characters for each name. Different names have different
+    """Return a text of at most `length` characters for each name. Different names get different
     texts.
 
-    The middle of long names is omitted, after the same number of characters in all names. If no
-    such number keeps the texts distinct, equal texts show the part where their names begin to
+    The middle of long names is omitted, after the same number of characters in all names. If the
+    texts are not distinct for any such number, equal texts show the part where their names begin to
     differ, or end with a number.
     """
     texts = [label_text(x) for x in names]
@@ -229,7 +229,7 @@ def spread_apart(positions: np.ndarray, gap: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TickNames:
-    """Texts of an axis's ticks.
+    """Tick labels of an axis.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ def fit_names(
     The texts run along the axis if all fit in up to three lines without breaking words. Otherwise,
     or with `upright`, they are perpendicular to the axis, in a smaller font, moved apart by up to
     half a line, and shortened to `max_depth` inches. If they still overlap, only every second,
-    third, ... name is kept, at most `MAX_NAMED_TICKS`.
+    third, ... name is kept, with a maximum of `MAX_NAMED_TICKS` names.
 
     Parameters
     ----------

@@ -11,8 +11,8 @@ __all__ = ["quoted", "require_networkx"]
 
 
 def require_networkx() -> ModuleType:
-    """Import and return networkx. If it is not installed, raise an ImportError with the install
-    command.
+    """Import and return networkx. If it is not installed, raise an ImportError with the
+    installation command.
     """
     try:
         import networkx

@@ -61,7 +61,7 @@ def html_text(text: object) -> str:
 
 
 def latex_text(text: object) -> str:
-    """Return text escaped for LaTeX, on one line. Two hyphens do not become a dash."""
+    """Return text escaped for LaTeX, on one line. Two hyphens are not converted to a dash."""
     return "".join(LATEX.get(c, c) for c in label_text(text)).replace("--", "-{}-")
 
 
@@ -127,10 +127,10 @@ def html_table(frame: pd.DataFrame, title: str = "", note: str = "", header: boo
 
 
 def _html_cells(name: object, column: pd.Series) -> list[str]:
-    """Return a column's cells as text: p-values with four decimals, or with two digits below
-    0.0001.
+    """Return a column's cells as text. P-values have four decimals, or two significant digits if
+    they are below 0.0001.
 
-    A missing value in a column that is not numeric becomes empty.
+    A missing value in a column that is not numeric is shown as an empty cell.
     """
     if not pd.api.types.is_float_dtype(column.dtype):
         return ["" if pd.api.types.is_scalar(v) and pd.isna(v) else label_text(v) for v in column]

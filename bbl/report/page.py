@@ -136,7 +136,7 @@ class Part:
 
 
 def figure_html(figure: Any, alt: str, caption: str) -> str:
-    """Return a matplotlib figure as an HTML picture with embedded data, and close the figure.
+    """Return a matplotlib figure as an HTML image with embedded data, and close the figure.
 
     `alt` describes the picture for readers who cannot see it; `caption` is the text below it.
     """
@@ -163,8 +163,8 @@ def figure_html(figure: Any, alt: str, caption: str) -> str:
 
 
 def wrap_in_scroll_box(content: str, label: str, css_class: str = "scroll") -> str:
-    """Return HTML content in a box that can be scrolled horizontally, with a mouse or the keyboard.
-    `label` is its name for screen readers.
+    """Return HTML content in a box that can be scrolled horizontally with the mouse or the
+    keyboard. `label` is its name for screen readers.
     """
     return (
         f'<div class="{css_class}" role="group" aria-label="{html_text(label)}" '

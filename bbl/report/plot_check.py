@@ -168,8 +168,8 @@ class _Bins:
     def from_predictions(
         cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int
     ) -> _Bins:
-        """Bin the predicted probabilities `p` of a group; `is_in_group` marks its rows. Arrays are
-        (n,).
+        """Bin the predicted probabilities `p` of a group; `is_in_group` marks its rows. Arrays have
+        shape (n,).
         """
         from statsmodels.stats.proportion import proportion_confint
 
@@ -189,8 +189,8 @@ def _label_axes(
 ) -> None:
     """Set the limits, titles and axis labels of (diagram, histogram) `pairs`.
 
-    `names` are the groups; with `share_axes` one pair shows all of them. Only the outer panels
-    have axis labels.
+    `names` contains the groups; with `share_axes`, one pair shows all of them. Only the outer
+    panels have axis labels.
     """
     is_single = len(names) == 1
     response = shorten_names([labels.response], length=24)[0]

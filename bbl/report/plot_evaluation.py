@@ -106,8 +106,8 @@ def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
     """Return axes of a new figure with the K groups as tick labels, and the size of a cell in
     inches.
 
-    The side of a cell is `min_cell` inches, unless the side of the map would not be between
-    `MIN_MAP` and `MAX_MAP`.
+    The side of a cell is `min_cell` inches, unless the side of the map would be outside the range
+    from `MIN_MAP` to `MAX_MAP`.
     """
     import matplotlib.pyplot as plt
 

@@ -65,8 +65,8 @@ def distinct_names(names: Iterable[Hashable]) -> list[Any]:
 
 
 def fill(text: str, indent: str = "") -> str:
-    """Break a string into lines of `WIDTH` characters, and indent all lines except the first by
-    `indent`.
+    """Break a string into lines of at most `WIDTH` characters, and indent all lines except the
+    first by `indent`.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def format_numbers(values: Iterable[float], digits: int = DIGITS) -> list[str]:
 
 
 def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
-    """Format each p-value to `digits` significant digits. A missing p-value gives "".
+    """Format each p-value to `digits` significant digits. A missing p-value is formatted as "".
 
     Examples
     --------
@@ -139,7 +139,7 @@ def p_texts(values: Iterable[float], digits: int = 3) -> list[str]:
 
 def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
     """Format statistics with a common number of decimals: at most as many as the largest statistic
-    has with `digits` significant digits. A missing statistic gives "".
+    has with `digits` significant digits. A missing statistic is formatted as "".
 
     Examples
     --------
@@ -153,7 +153,7 @@ def statistic_texts(values: Iterable[float], digits: int = 4) -> list[str]:
 
 
 def decimal_texts(values: Iterable[float], decimals: int) -> list[str]:
-    """Format numbers with a fixed number of decimals. A missing number gives "".
+    """Format numbers with a fixed number of decimals. A missing number is formatted as "".
 
     Examples
     --------
@@ -189,7 +189,7 @@ def _width(text: str) -> int:
 
 
 def _pad(text: str, width: int, left: bool = False) -> str:
-    """Pad a string with blanks to `width` characters: before it or, with `left`, after it."""
+    """Pad a string with blanks on the left or, with `left`, on the right, to `width` characters."""
     space = " " * (width - _width(text))
     return text + space if left else space + text
 
@@ -280,7 +280,7 @@ def argument_texts(arguments: Mapping[str, Any]) -> list[str]:
 
 
 def call_text(name: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as R prints it, broken into lines.
+    """Return a call in the form printed by R, broken into lines.
 
     Parameters
     ----------
@@ -377,7 +377,7 @@ def fit_text(
     fields and couplings.
 
     With a pooled fit, parameters are differences from it, printed as ``dh`` and ``dJ`` instead of
-    ``h`` and ``J``. A fit to an ordered response has `thresholds`; the groups share one table of
+    ``h`` and ``J``. A model of an ordered response has `thresholds`. Its groups share one table of
     parameters, which is printed once. Couplings that are linear in level scores are printed as
     slopes ``theta`` per unit of the scores. The `ranges` (m,) of the scores are the same as in
     `slopes`.

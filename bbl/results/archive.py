@@ -56,7 +56,7 @@ def pack_model(
     store_data: bool,
     tuned: bool = False,
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the content of a model file: (dict of names and options, arrays by name).
+    """Return the content of a model file, i.e. a dict of names and options, and a dict of arrays.
 
     `entries` (including ``nobs``) and `arrays` (including ``log_likelihood``) are specific to the
     model family. Arrays that are None are omitted. Training rows are only stored with `store_data`.
@@ -97,8 +97,8 @@ def check_model(
     design: Design,
     **sizes: int,
 ) -> None:
-    """Raise a ValueError unless the call is text and `arrays` match `MODEL_TABLE` and a family's
-    `table`.
+    """Raise a ValueError unless the call is a string and `arrays` match `MODEL_TABLE` and the
+    `table` of the model family.
 
     `sizes` contains known values of symbols in `table`; ``K``, ``m`` and ``levels`` are taken from
     the design.
@@ -208,8 +208,8 @@ def _unpack_priors(meta: dict, K: int) -> np.ndarray | None:
 
 
 def _pack_index(index: pd.Index) -> dict:
-    """Return row labels as a dict for JSON: ``labels``, a list of text or integers or None, and
-    ``name``, text or None.
+    """Return row labels as a dict for JSON. The entry ``labels`` is a list of strings or integers,
+    or None, and ``name`` is a string or None.
 
     ``labels`` is None for the default labels 0, 1, ... and for labels of other types, which cannot
     be stored.
@@ -225,7 +225,7 @@ def _pack_index(index: pd.Index) -> dict:
 
 
 def _unpack_index(stored: dict, n: int) -> pd.Index:
-    """Return the labels of `n` rows, as stored by `_pack_index`."""
+    """Return the labels of `n` rows that were stored by `_pack_index`."""
     labels = stored["labels"]
     name = stored["name"]
     is_plain = labels is None or (len(labels) == n and all(type(v) in (str, int) for v in labels))

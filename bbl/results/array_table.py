@@ -81,8 +81,8 @@ def check_arrays(
     """Raise a ValueError unless `arrays` match the specifications in `table`.
 
     `sizes` contains the known values of symbols. Any other symbol is determined by the first array
-    that uses it. This is necessary because kernels rely on shapes and ranges, and the checksum of a
-    file does not prove that it was written by this package.
+    that uses it. The check is necessary because kernels rely on shapes and ranges, and the checksum
+    of a file does not prove that the file was written by this package.
     """
     if unknown := arrays.keys() - table.keys():
         raise ValueError(f"{min(unknown)!r} is not an array of this kind of model")

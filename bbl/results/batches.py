@@ -1,6 +1,6 @@
 """Tables of predictions, prediction of new rows in batches, and prediction files.
 
-Below, n is the number of rows and K the number of groups.
+Below, n is the number of rows and K is the number of groups.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def new_blocks(
 def _encode_block(
     design: Design, frame: Frame, weights: Hashable | None, unseen: str, has_response: bool
 ) -> Block:
-    """Return the rows of a batch that are used."""
+    """Return the encoded rows of a batch that are used."""
     frame = replace(frame, argument="newdata")
     row_weights = np.ones(frame.n)
     if weights is not None:
@@ -213,7 +213,7 @@ def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:
     import polars as pl
 
     def convert(name: str, series: pd.Series) -> pl.Series:
-        """Return one column."""
+        """Return one column as a polars Series."""
         return pl.Series(name, [None if pd.isna(value) else value for value in series.tolist()])
 
     if isinstance(predictions, pd.Series):

@@ -215,7 +215,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the predictors' columns. None for the training rows.
+            Rows with the predictors' columns. If None, the training rows are used.
         of : (group, group), optional
             Log-odds of the first group against the second. With two groups, the default is the
             second against the first; with three or more groups, it is the most probable group of

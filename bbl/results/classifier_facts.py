@@ -1,4 +1,6 @@
-"""Lines of a printed classifier and its summary: priors, log-loss, and advice for lowering it."""
+"""Text for printed classifiers and their summaries: priors, log-loss, and advice for lowering
+it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def verdict(record: LossRecord | None) -> str:
 
 
 def remedy(record: LossRecord | None, advice: str) -> str:
-    """Return a sentence of advice for lowering the log-loss, which may be empty.
+    """Return advice for lowering the log-loss, as a sentence or an empty string.
 
     If the log-loss is unknown (None), `advice` is returned.
     """
@@ -33,8 +35,8 @@ def remedy(record: LossRecord | None, advice: str) -> str:
 
 
 def loss_facts(record: LossRecord | None) -> dict[str, str]:
-    """Return the summary line on the log-loss as a dict by title, which is empty if it is
-    unknown.
+    """Return the summary line on the log-loss as a dict by title. The dict is empty if the log-loss
+    is unknown.
     """
     return {} if record is None else {"Log-loss": record.verdict or str(record)}
 

@@ -21,7 +21,7 @@ Fits = ModelResults | Sequence[ModelResults] | Mapping[Any, ModelResults]
 
 
 class ComparisonTable(pd.DataFrame):
-    """The table returned by `bbl.anova`, a DataFrame that is printed with the formulas above it in
+    """The table returned by `bbl.anova`, a DataFrame. It is printed with the formulas above it, in
     lines of at most 80 characters.
     """
 
@@ -112,8 +112,8 @@ def criteria(fit: ModelResults, first: ModelResults) -> dict[str, float]:
     """Return log-likelihood, AIC, BIC and composite-likelihood AIC of a fit, with nan for
     unavailable criteria.
 
-    `first` is the first fit of the table: AIC, BIC and composite-likelihood AIC are nan unless they
-    are comparable with the criteria of `first` (see `is_comparable`).
+    AIC, BIC and composite-likelihood AIC are nan unless they are comparable with the criteria of
+    `first`, the first fit of the table (see `is_comparable`).
     """
     criterion_functions: dict[str, Callable[[], float]] = {
         "logLik": lambda: fit.logLik().check_comparable(),

@@ -1,4 +1,6 @@
-"""Deprecated attribute names, which still work, with a warning, until the next major release."""
+"""Deprecated attribute names. They can be used until the next major release, but cause a
+warning.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class Deprecated:
     Attributes
     ----------
     path : str
-        Attribute with the value, such as ``"estimate.parameters"``.
+        Path of the attribute that contains the value, such as ``"estimate.parameters"``.
     use : str
         Replacement named in the warning; empty for internal names without a replacement.
     """

@@ -158,7 +158,7 @@ class Contrasts:
     Attributes
     ----------
     scenarios : list of Scenario
-        Without repetitions.
+        Distinct scenarios.
     quantities : list of Quantity
     transform : str
         Scale of the contrasts: ``"difference"``, ``"ratio"``, ``"lift"`` or ``"lnoddsratio"``.

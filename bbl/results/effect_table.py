@@ -40,7 +40,7 @@ class Effects:
         contains a caution. A trailing underscore is added to these names if a column of `by` has
         the same name.
     columns : dict of str to str
-        Names of these columns in `frame`, by their names without an underscore.
+        Names of these columns in `frame`, keyed by the names without an underscore.
     title : str
         Heading of tables and figures, such as "Difference in probability".
     note : str

@@ -221,7 +221,7 @@ class StreamedRows:
 def make_streamed_rows(
     fit: ClassifierBase, newdata: object, weights: Any, grid: object, by: object, verbose: int
 ) -> StreamedRows | None:
-    """Return the rows of a call if they are read in batches; otherwise None.
+    """Return the rows of a call if they are read in batches, and otherwise None.
 
     These are rows of `newdata`, or training rows that the fit does not keep. Arguments are as in
     `make_effect_rows`.
@@ -368,7 +368,7 @@ def _make_grid(fit: ClassifierBase, grid: object) -> _EncodedRows:
 
     "balanced" selects all levels of a predictor, and "mode" its most frequent level. A dict
     specifies the levels of some predictors; the other predictors have their most frequent level.
-    Numbers have their means.
+    Numeric predictors are set to their means.
     """
     labels = fit.labels
     # the most frequent level: `_counts` has each predictor's weighted level counts (K, L_i)
@@ -476,8 +476,8 @@ def _merge_units(fit: ClassifierBase, rows: _EncodedRows, by: object) -> EffectR
 def _number_units(
     fit: ClassifierBase, rows: _EncodedRows, by: object
 ) -> tuple[list[Hashable], np.ndarray, list[list]]:
-    """Return the names in `by`, the unit number (n,) of each row, and the values of these names in
-    each unit.
+    """Return the names in `by`, the unit number (n,) of each row, and the values of these columns
+    in each unit.
     """
     if by is None:
         return [], np.zeros(len(rows.codes), dtype=np.intp), [[]]  # one unit, without values
@@ -575,7 +575,7 @@ class EffectValues:
     has_errors : bool
         Whether standard errors were computed.
     is_partial : ndarray of bool, shape (Q, U, K), or None
-        Whether the standard error excludes survey replicates, because their estimates are not
+        Whether the standard error excludes some survey replicates because their estimates are not
         finite; None for other sources of standard errors.
     is_impossible : ndarray of bool, shape (Q, U), or None
         Whether a scenario of the quantity sets rows to levels that cannot occur together
@@ -627,8 +627,8 @@ def _row_probabilities(
     scenario.
 
     Probabilities are nan if the scenario moves a row to a cell that cannot occur. For such rows,
-    the function `scores` of a fit raises an `ImpossibleRowsError`, and the function of a refit
-    returns -inf for all groups.
+    the function `scores` of a fit raises an `ImpossibleRowsError`, and the class score function of
+    a refit returns -inf for all groups.
     """
     codes, missing = _set_levels(rows, scenario)
     try:
@@ -751,10 +751,8 @@ def estimate_streamed(
     """Return the effects in rows that are read in batches, and the keys of the units that have
     rows.
 
-    The data are read in one pass.
-
-    Standard errors need `delta`. Sums over batches are divided by the weights of
-    the units at the end.
+    The data are read in one pass. Standard errors require `delta`. At the end, sums over batches
+    are divided by the weights of the units.
     """
     S = len(contrasts.scenarios)
     U = rows.n_units
@@ -864,18 +862,19 @@ def _with_moved_limits(
     gradients: list[np.ndarray],
     level: float,
 ) -> EffectValues:
-    """Return effects whose limits are their values after moves of the coefficients by t standard
-    errors along the least favourable direction of each effect.
+    """Return effects with limits that are computed by moving the coefficients by t standard errors
+    along the least favourable direction of each effect.
 
     Averages of probabilities are bounded. The slope of an effect, and with it the standard error,
     therefore depends on the estimates, and symmetric limits are too narrow where the slope is
-    small. These limits are those of the ABC method (DiCiccio & Efron 1992) without its bias
-    correction and acceleration. Moves change class scores linearly.
+    small. The limits are those of the ABC method (DiCiccio & Efron 1992) without its bias
+    correction and acceleration. Class scores change linearly during a move.
 
-    A contrast of probabilities that are close to 0 or 1 may curve back. Its limits are therefore at
-    least `LEAST_WIDTH` of the symmetric half-width away from the estimate, which is how far a
-    parabola rises if it returns to the estimate at the end of the move. Tests divide the distance
-    from the null value by the width of the interval on that side, so they agree with the interval.
+    A contrast of probabilities that are close to 0 or 1 may not be monotone along the move. The
+    distance of its limits from the estimate is therefore at least `LEAST_WIDTH` times the symmetric
+    half-width. This is the largest deviation from the estimate of a parabola that returns to the
+    estimate at the end of the move. Tests divide the distance from the null value by the width of
+    the interval on that side, so they agree with the interval.
     """
     K = delta.gradient.n_groups
     # moves (Q, K, U, K, 1 + size) of all coefficients, for each quantity and group
@@ -982,8 +981,8 @@ def estimate_by_design_replicates(
     survey: SurveySample,
     level: float,
 ) -> EffectValues:
-    """Compute estimates with standard errors from refits to replicate weights of a survey, and t
-    limits.
+    """Compute estimates with t limits, and with standard errors from refits to the replicate
+    weights of a survey.
 
     `replicates` contains R class score functions, one for each refit;
     ``survey.replicates.deviations(estimates, full)`` returns the scaled deviations (R, p) of the
@@ -1044,8 +1043,8 @@ def _add_t_limits(
     df: np.ndarray | float,
     level: float,
 ) -> EffectValues:
-    """Return estimates (Q, U, K) with t limits and tests, or normal limits and tests if `df` is
-    infinite.
+    """Return estimates (Q, U, K) with limits and tests based on t distributions, or on the normal
+    distribution if `df` is infinite.
 
     `se` (Q, U, K) contains the standard errors.
     """

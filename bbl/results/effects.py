@@ -444,7 +444,7 @@ def _make_notes(
     values: EffectValues,
     unbounded: frozenset[tuple[int, int]],
 ) -> np.ndarray:
-    """Return the notes (Q, U, K) on the effects, which may be empty.
+    """Return the notes (Q, U, K) on the effects. A note may be empty.
 
     Modifies `values` in place: standard errors, limits and tests become nan if an effect is
     constant or undefined. `unbounded` contains the levels, as (predictor, code), of parameters
@@ -500,9 +500,8 @@ def _effective_share(fit: ClassifierBase) -> float:
     """Return the ratio of Kish's (1965) effective number of rows to the total weight of a sampling
     design.
 
-    The result is 1 if the model has no sampling design.
-
-    It is ``(sum w)^2 / sum w^2`` divided by ``sum w``.
+    This ratio is ``(sum w)^2 / sum w^2`` divided by ``sum w``, or 1 if the model has no sampling
+    design.
     """
     if getattr(fit, "survey", None) is None or fit.training is None:  # only machines have `survey`
         return 1.0
@@ -834,9 +833,9 @@ n_jobs, verbose
         -------
         Effects
             Standard errors treat the distribution of the predictors as fixed. Intervals and tests
-            are Wald-type, on the scale of the estimate; with draws and bootstrap refits, they are
-            percentile intervals. The column ``note`` indicates intervals that are not available or
-            may not have their nominal coverage.
+            are of Wald type, on the scale of the estimate. With posterior draws or bootstrap
+            refits, the intervals are percentile intervals. The column ``note`` indicates intervals
+            that are not available or may not have their nominal coverage.
 
         Raises
         ------

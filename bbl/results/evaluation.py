@@ -63,7 +63,7 @@ class Evaluation:
     """Predictions compared with observed groups, as returned by ``fit.evaluate()`` or
     ``cv.evaluate()``.
 
-    Can be displayed as text, HTML (in notebooks) or LaTeX.
+    The evaluation can be displayed as text, HTML (in notebooks) or LaTeX.
 
     Attributes
     ----------
@@ -126,9 +126,9 @@ class Evaluation:
         """Scores over all rows with confidence limits: ``estimate``, ``lower``, ``upper`` and
         ``baseline``.
 
-        The limits have coverage `level`, even in small samples. Accuracy: Clopper & Pearson.
-        Balanced accuracy: limits combined from the limits of each group's recall (Zou & Donner
-        2008). Log-loss and Brier score: the limits of Gaffke (2005) for bounded values; the
+        The limits have coverage `level`, even in small samples. Accuracy: the limits of Clopper &
+        Pearson. Balanced accuracy: limits combined from the limits of each group's recall (Zou &
+        Donner 2008). Log-loss and Brier score: the limits of Gaffke (2005) for bounded values; the
         log-loss is bounded by the largest loss that these predictions can have. AUC: on each side,
         the wider of the limits of Newcombe (2006) and DeLong. With more than two groups, the AUC is
         the mean over the groups, each compared with the rest. Weights that are not counts are
@@ -158,7 +158,7 @@ class Evaluation:
         with probability 0.
 
         For the log-loss these probabilities are replaced with 1e-15. A probability is 0 if the
-        group's prior is 0, or if the group has no training rows (in a fold).
+        prior of the group is 0, or if the group has no rows in the training data (of a fold).
         """
         # (n,): of the observed groups; LEAST is the logarithm of 1e-15
         log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
@@ -168,8 +168,8 @@ class Evaluation:
 
     @property
     def _floor_note(self) -> str:
-        """Note on observations with a probability below the floor of the log-loss, which may be
-        empty.
+        """Note on observations with a probability below the floor of the log-loss; empty if there
+        are none.
         """
         n_below, n_zero = self.floored
         if not n_below:

@@ -35,7 +35,7 @@ DRAWS = "(draws)"  # column of the effect of averaging over posterior draws
 
 @dataclass(frozen=True)
 class Attribution:
-    """Terms of class scores that are sums of terms.
+    """Terms of additive class scores.
 
     Attributes
     ----------
@@ -209,7 +209,7 @@ class Explanation(Notebook):
         return sections
 
     def _end(self, n_shown: int) -> list[str]:
-        """Return a list with a line about the rows after the first `n_shown`, which is empty if all
+        """Return a line about the rows after the first `n_shown`, in a list that is empty if all
         rows are shown.
         """
         n_hidden = len(self.frame) - n_shown
@@ -456,8 +456,8 @@ def summarise_importance(
     """Return the importances, given log-losses (1 + m, n).
 
     Row 0 contains the losses with all m predictors, and row 1 + i the losses without predictor i.
-    `y` (n,) contains the groups and `weights` (n,) the weights of the rows; `what` and `remedy` are
-    described in `Importance`.
+    `y` (n,) contains the groups of the rows, and `weights` (n,) contains their weights; `what` and
+    `remedy` are described in `Importance`.
     """
     total = weights.sum()
     increases = losses[1:] - losses[0]

@@ -157,7 +157,7 @@ def what_if(
 
 
 def what_if_part(section: WhatIf) -> Part:
-    """Return the what-if section of a page."""
+    """Return the what-if section as a part of a page."""
     choose = "Choose levels and numbers" if section.sliders else "Choose levels"
     if section.response is None:
         text = f"{choose} to see the probabilities of one predictor given the others."

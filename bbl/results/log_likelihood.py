@@ -14,8 +14,8 @@ class LogLikelihood(float):
     observations) and `log_z`.
 
     `log_z` is "half", "pseudo" or "mf" if the value depends on this approximation of ln Z, whose
-    error is unknown; otherwise None. The approximation is mentioned when the value is printed, and
-    AIC and BIC are not available.
+    error is unknown, and otherwise None. The approximation is mentioned when the value is printed,
+    and AIC and BIC are not available.
 
     Examples
     --------

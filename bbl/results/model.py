@@ -246,7 +246,9 @@ class ModelResults(DeprecatedNames, ABC):
 
     @abstractmethod
     def _pack(self, store_data: bool) -> tuple[dict, dict[str, np.ndarray]]:
-        """Return the content of a model file: (dict of names and options, arrays by name)."""
+        """Return the content of a model file, i.e. a dict of names and options, and a dict of
+        arrays.
+        """
 
     @classmethod
     @abstractmethod
@@ -258,7 +260,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @abstractmethod
     def _evaluation_parts(self, newdata: object, weights: Hashable | ArrayLike) -> list[Part]:
-        """Return the section of the report on predictions, which is empty for a model without
+        """Return the sections of the report on predictions, an empty list for a model without
         classes.
         """
 
@@ -358,7 +360,7 @@ class ModelResults(DeprecatedNames, ABC):
 
     @property
     def _rereads(self) -> TrainingSource | None:
-        """Training data that must be read again if all rows are needed; otherwise None."""
+        """Training data that must be read again if all rows are needed, or None."""
         is_complete = self._kept is not None and self._kept.is_complete
         return None if self.training is not None or is_complete else self._source
 

@@ -72,9 +72,9 @@ class PredictionsMixin(ClassifierBase):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the columns of the predictors; other columns are ignored. None for the
-            training rows. For data that are read in batches, the result is an iterator of frames,
-            as in `predict_batches`.
+            Rows with the columns of the predictors; other columns are ignored. If None, the
+            training rows are used. For data that are read in batches, the result is an iterator of
+            frames, as in `predict_batches`.
         type : {"link", "prob", "class"}, default "link"
             The class scores ``F_y(x)`` of eq. 29 of Woo & Wang (2022), the probabilities of eq.
             28, or only the most probable group.

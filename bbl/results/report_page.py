@@ -38,7 +38,7 @@ def data_part(
     class proportions.
 
     `counts` contains the weighted counts (K, L_i) of each predictor's levels in the K groups, and
-    `class_shares` (K,) the class proportions.
+    `class_shares` (K,) contains the class proportions.
     """
     labels = design.labels
     table_rows = []

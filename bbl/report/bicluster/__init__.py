@@ -1,1 +1,1 @@
-"""Two-way clusterings as text and figures."""
+"""Text and figures of two-way clusterings."""

@@ -1,5 +1,5 @@
 """Figures of two-way clusterings: the table sorted by groups, the search history, criteria for
-numbers of groups, similarities of items.
+numbers of groups, and similarities of items.
 
 The I rows form `a` groups and the J columns form `b` groups. A *block* contains the cells of one
 row group and one column group.
@@ -135,8 +135,8 @@ def plot_blocks(
 
 
 def _figure_size(n: int, m: int) -> tuple[float, float]:
-    """Return the width and height of a figure in inches, proportional to n x m cells, with the
-    height limited to between 3.4 and 8.
+    """Return the width and height of a figure in inches, proportional to n x m cells. The height is
+    limited to the range from 3.4 to 8.
     """
     width = 6.0
     return width, float(np.clip(width * n / m, 3.4, 8.0))
@@ -149,11 +149,12 @@ def _cell_image(
     rated: bool,
     are_codes: bool,
 ) -> np.ndarray:
-    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` per side. The
-    arguments are the same as in `plot_blocks`.
+    """Return the cells, sorted by groups, as an image with at most `MAX_PIXELS` pixels per side.
+    The arguments are the same as in `plot_blocks`.
 
-    Each pixel is the mean of its cells, or nan if it contains none. For codes, it is the code of
-    its last cell. With `rated`, it is the proportion of rated pairs among all pairs in the pixel.
+    The value of a pixel is the mean of its cells, or nan if it contains none. For codes, it is the
+    code of its last cell. With `rated`, it is the proportion of rated pairs among all pairs in the
+    pixel.
     """
     shape = min(len(rows), MAX_PIXELS), min(len(columns), MAX_PIXELS)
     n_pixels = shape[0] * shape[1]
@@ -277,8 +278,8 @@ def plot_selection(selection: pd.DataFrame, names: Sequence, ax: Axes | None = N
     groups. A star marks the minimum.
 
     `selection` has the columns ``row_groups``, ``column_groups`` and ``criterion``, for a complete
-    grid. The criterion is -2 ICL, where ICL is the integrated completed likelihood. `names` are the
-    names of rows and columns.
+    grid. The criterion is -2 ICL, where ICL is the integrated completed likelihood. `names`
+    contains the names of rows and columns.
     """
     ax = axes_or_new(ax, size=(5.2, 4.2))
     grid = selection.pivot(index="row_groups", columns="column_groups", values="criterion")
@@ -318,7 +319,8 @@ def plot_history(
     axis_names : (str, str)
         Names of the steps and of the objective.
     reached : float, optional
-        A value to mark by a dashed line: the final objective, if it is different.
+        Final objective after single moves, marked with a dashed line; None if single moves did not
+        decrease it.
     ax : matplotlib Axes, optional
         A new figure by default.
     """
@@ -372,7 +374,7 @@ def plot_similarity(
     by group.
 
     Each argument has an entry for rows and one for columns: `shares` (I, I) and (J, J), partitions
-    (I,) and (J,), axis names, names of all items, Axes (a new figure by default).
+    (I,) and (J,), axis names, names of all items, and Axes (a new figure by default).
     """
     if axes is None:
         import matplotlib.pyplot as plt

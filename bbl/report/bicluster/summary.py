@@ -42,8 +42,8 @@ def _head_text(call: str, names: tuple, sizes: Sequence[np.ndarray]) -> str:
 
 
 def _first_groups(table: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Return the first `MAX_GROUPS` rows and columns, and a note about omitted ones. The note is
-    empty if none are omitted.
+    """Return the first `MAX_GROUPS` rows and columns, and a note about the others. The note is
+    empty if all are returned.
     """
     a, b = table.shape
     if a <= MAX_GROUPS and b <= MAX_GROUPS:
@@ -63,7 +63,8 @@ def _with_text_columns(table: pd.DataFrame) -> pd.DataFrame:
 def blocks_text(call: str, means: pd.DataFrame, names: tuple, sizes: Sequence[np.ndarray]) -> str:
     """Return the printed form of a clustering: call, sizes of the groups, and block means.
 
-    `names` are the names of rows and columns, `sizes` the sizes (a,) and (b,) of their groups.
+    `names` contains the names of rows and columns, and `sizes` contains the sizes (a,) and (b,) of
+    their groups.
 
     Examples
     --------

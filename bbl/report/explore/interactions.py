@@ -40,8 +40,8 @@ class Pair:
 
 
 def interactions_html(names: Sequence[str], pairs: Sequence[Pair]) -> str:
-    """Return the graph and the heat map of `pairs`, strongest first. The text is empty if there are
-    too many predictors.
+    """Return HTML with the graph and the heat map of `pairs`, which are sorted by decreasing
+    strength. The result is empty if there are too many predictors.
 
     Only predictors with interactions are drawn.
     """

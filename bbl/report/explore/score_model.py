@@ -46,7 +46,7 @@ class ScoreTerm:
         The predictors on the axes of the table.
     table : ndarray, shape (K, L_1, ...), or (1, L_1, ...) if the groups share it
     name : str
-        Title of the term; empty for structural zeros, which contribute nothing to explain.
+        Title of the term; empty for structural zeros, which are not part of explanations.
     shown : tuple of int
         The predictors whose levels label the term.
     origins : dict of int to float
@@ -75,7 +75,7 @@ class ScoreNumbers:
     components : tuple of tuples of int
         Sets of correlated numeric predictors, as positions in `numbers`.
     centers : ndarray, shape (q,)
-        Values with code 0.
+        Values of the numeric predictors that have code 0.
     partners : tuple of int
         The predictors on which means depend, in the order of the columns of `means`.
     needs : tuple of tuples of int
@@ -113,7 +113,7 @@ class ScoreNode:
     temperature : float
         Factor that multiplies the scores.
     offset : ndarray, shape (K,), or None
-        Added to the scores after the factor.
+        Offset that is added to the scores after the multiplication.
     empty : ndarray, shape (K,), or None
         Scores of a row without known predictors, which are not calibrated; None if they follow
         from the tables.
@@ -161,7 +161,7 @@ class ScoreMixture(ScoreNode):
     Attributes
     ----------
     weights : ndarray, shape (M,)
-        With sum 1.
+        Weights of the members, which sum to 1.
     members : sequence of ScoreSum or ScoreMixture
     averages_posteriors : bool
         Whether P(group | row) of the members is averaged. If not, P(group, row) is.
@@ -180,8 +180,9 @@ class ScoreModel:
     ----------
     scores : ScoreSum or ScoreMixture
     explained : ScoreSum or None
-        Terms that add up to the scores: `scores` itself, or for an average over posterior draws
-        the terms at their mean, which add up to the scores approximately.
+        Terms that add up to the scores: `scores` itself or, if predictions are averaged over
+        posterior draws, the terms at the mean of the draws, which add up to the scores only
+        approximately.
     unexplained : str
         A sentence that explains why there are no terms.
     """
@@ -192,7 +193,9 @@ class ScoreModel:
 
 
 def check_size(n_numbers: int) -> None:
-    """Raise an OptionError if tables with this many numbers are too large for a page."""
+    """Raise an OptionError if tables with a total of `n_numbers` entries are too large for a
+    page.
+    """
     if n_numbers > MAX_NUMBERS:
         raise OptionError(
             f"The tables of this model contain {n_numbers:,} numbers, but a page can "
@@ -277,7 +280,7 @@ def _size(node: ScoreSum) -> int:
 
 
 def _sums(node: ScoreSum | ScoreMixture) -> Iterator[ScoreSum]:
-    """Yield the sums in a tree of averages."""
+    """Yield each `ScoreSum` in a mixture, which may contain other mixtures."""
     if isinstance(node, ScoreSum):
         yield node
     else:
@@ -286,7 +289,7 @@ def _sums(node: ScoreSum | ScoreMixture) -> Iterator[ScoreSum]:
 
 
 def _never_unknown(node: ScoreSum | ScoreMixture) -> set[int]:
-    """Return the predictors that must be known to evaluate any member."""
+    """Return the predictors that every member requires to be known."""
     if isinstance(node, ScoreSum):
         return set(node.needed)
     return set(node.needed) | set.intersection(*(_never_unknown(m) for m in node.members))
@@ -300,14 +303,14 @@ def _scopes(node: ScoreSum) -> tuple[tuple[int, ...], ...]:
 def _plan_unknown(
     root: ScoreSum | ScoreMixture, n_levels: np.ndarray, K: int
 ) -> tuple[dict[tuple, list[int]], int]:
-    """Return how unknown predictors are marginalised: a pair of elimination orders of all
-    predictors, by the scopes of a sum, and the largest number of predictors with levels that may be
-    unknown at once (m if all may).
+    """Return how unknown predictors are marginalised. The result is a pair: the elimination orders
+    of all predictors, by the scopes of a sum, and the largest number of categorical predictors that
+    may be unknown at once (m if all may be unknown).
 
     All predictors may be unknown if the sum over all of them is affordable. Otherwise, the number
-    of unknown predictors is limited such that even the predictors with the most levels have few
-    enough combinations. Numeric predictors may always be unknown. Sums over the predictors on which
-    their means depend are computed one combination at a time.
+    of unknown predictors is limited so that even the predictors with the most levels do not have
+    too many combinations. Numeric predictors may always be unknown. Sums over the predictors on
+    which their means depend are computed one combination at a time.
     """
     m = len(n_levels)
     summed = [node for node in _sums(root) if node.sums_unknown]
@@ -368,7 +371,7 @@ def _pack_node(
 
 
 def _pack_numbers(model: ScoreNumbers, numbers: _Numbers) -> dict[str, Any]:
-    """Return densities of numbers as a dict; their arrays are added to `numbers`."""
+    """Return the densities of numeric predictors as a dict; their arrays are added to `numbers`."""
     return {
         "numbers": list(model.numbers),
         "names": list(model.names),

@@ -28,8 +28,8 @@ MAX_COSTS = 6  # groups with inputs for costs
 
 @dataclass(frozen=True)
 class Start:
-    """Initial answers: the `label` in the list, and for each predictor a level or UNKNOWN, or for a
-    numeric predictor a number or None.
+    """Initial answers, with a `label` for the list of starting points. An answer is a level or
+    UNKNOWN or, for a numeric predictor, a number or None.
     """
 
     label: str
@@ -50,7 +50,7 @@ class Slider:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A model with the texts of its what-if section.
+    """A model, and the names and initial values that its what-if section displays.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class WhatIf:
     priors : ndarray, shape (K,)
         Initial class proportions of the page.
     starts : sequence of Start
-        At least one.
+        One or more initial choices of answers.
     sliders : dict of int to Slider
         Numeric predictors by position; the others have levels.
     """
@@ -174,7 +174,9 @@ class WhatIf:
         return "\n".join(parts)
 
     def _pair(self) -> str:
-        """Return the lists of groups to explain, or an empty string for two groups."""
+        """Return the lists for choosing which groups to explain, or an empty string for two
+        groups.
+        """
         if len(self.groups) == 2:
             return ""
         groups = [(str(k), group) for k, group in enumerate(self.groups)]
@@ -254,7 +256,7 @@ def read_asset(name: str) -> str:
 
 
 def _bars(caption: str) -> str:
-    """Return an empty table of probabilities with a line on the decision above it."""
+    """Return an empty table of probabilities, below a line for the decision."""
     return (
         '<p class="status" id="whatif-status" role="status"></p>'
         f'<table class="bars"><caption>{html_text(caption)}</caption>'
@@ -263,7 +265,7 @@ def _bars(caption: str) -> str:
 
 
 def _options(values: Sequence[tuple[str, str]]) -> str:
-    """Return the options of a list, from pairs of value and text."""
+    """Return the HTML options of a drop-down list, given (value, text) pairs."""
     return "".join(f'<option value="{v}">{html_text(text)}</option>' for v, text in values)
 
 

@@ -1,1 +1,1 @@
-"""Boltzmann machines as text, tables and figures."""
+"""Text, tables and figures of Boltzmann machines."""

@@ -46,7 +46,7 @@ DECIMALS = 5
 
 def parameter_names(table: pd.DataFrame) -> list[str]:
     """Return a name for each row: ``Sex=Female`` for a field, ``Sex=Female : Age=Child`` for a
-    coupling, and a name alone for the slope of a number.
+    coupling, and the predictor's name for the slope of a numeric predictor.
     """
     names = [""] * len(table)
     for column in (c for c in table.columns if str(c).startswith("predictor")):

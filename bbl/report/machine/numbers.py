@@ -1,4 +1,4 @@
-"""Tables of the numeric predictors: means, covariances and correlations, as printed and as frames.
+"""Tables of the numeric predictors: means, covariances and correlations, as text and as DataFrames.
 
 There are K groups and q numeric predictors. The means have p columns: a constant, and the
 non-reference levels of the predictors on which some mean depends.
@@ -29,7 +29,7 @@ CONSTANT_ALONE = "mean"  # if the mean depends on no other predictor
 
 
 def column_names(labels: Labels, location: Location) -> list[str]:
-    """Return the names (p,) of the columns of the means: "predictor: level"."""
+    """Return the names (p,) of the columns of the means, in the form "predictor: level"."""
     model = location.model
     names = [CONSTANT]
     for i in model.used:
@@ -72,7 +72,7 @@ def covariance_frame(labels: Labels, location: Location, g: int) -> pd.DataFrame
 
 
 def mean_test_section(labels: Labels, location: Location) -> Section:
-    """Return the summary's table of one-way analyses of variance of the numeric predictors."""
+    """Return one-way analyses of variance of the numeric predictors as a table for the summary."""
     model = location.model
     columns = slice(model.p, model.p + model.q)
     sums = location.T[:, 0, columns]
@@ -97,8 +97,8 @@ def mean_test_section(labels: Labels, location: Location) -> Section:
 
 
 def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str:
-    """Return the printed blocks of the numeric predictors: coefficients of the means and standard
-    deviations of each, then correlations.
+    """Return the printed text on the numeric predictors: the coefficients of each mean and the
+    standard deviations, followed by the correlations.
     """
     model = location.model
     n_groups = len(labels.groups)

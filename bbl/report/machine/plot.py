@@ -327,8 +327,9 @@ def _new_image_axes(
 ) -> list[Axes]:
     """Return axes of a new figure, one per image, in a grid that is at most `MAX_HEIGHT` high.
 
-    `titles` contains a title for each image, and `shape` the numbers of rows and columns of an
-    image. `names`, if any, are written below the columns `pixels` of an image with a single row.
+    `titles` contains a title for each image, and `shape` contains the numbers of rows and columns
+    of an image. `names`, if any, are written below the columns `pixels` of an image with a single
+    row.
     """
     K = len(titles)
     # inches: a single row is wider

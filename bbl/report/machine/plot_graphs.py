@@ -1,5 +1,5 @@
-"""Interaction graph of graphical models: nodes on a circle, and edges whose width and colour show
-their probability.
+"""Interaction graph of graphical models, with nodes on a circle. The width and colour of an edge
+show its probability.
 """
 
 from __future__ import annotations

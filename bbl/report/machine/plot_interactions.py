@@ -69,7 +69,7 @@ def draw_network(
     ----------
     labels : Labels
     parameters : Parameters
-        With a pooled fit, the differences from it are drawn.
+        If they include a pooled fit, differences from the pooled fit are drawn.
     groups : sequence, optional
         Graphs to draw: a group, or a pair ``(a, b)`` for the difference in parameters, group a
         minus group b. All groups by default.
@@ -265,9 +265,9 @@ def draw_graph(
 ) -> LineCollection:
     """Draw nodes with their names, and edges between them; return the drawn edges.
 
-    `edges` (n, 2) are positions in `names`, `values` (n,) signed strengths or probabilities,
-    `scale` the options of their colours (as from `_edge_scale`), and `dashed` (n,) marks dashed
-    edges.
+    `edges` (n, 2) contains positions in `names`, `values` (n,) contains signed strengths or
+    probabilities, `scale` contains the options of their colours (as from `_edge_scale`), and
+    `dashed` (n,) marks dashed edges.
     """
     from matplotlib.collections import LineCollection
     from matplotlib.colors import Normalize
@@ -326,8 +326,8 @@ def _name_nodes(
     """Write the names of the nodes outside the circle; return the radius in inches that leaves
     space for them.
 
-    `nodes` (n, 2) and `angle` (n,) are positions on the unit circle; `width` and `height` are the
-    size of the axes in inches. A smaller font is used only if clearly more letters can be shown
+    `nodes` (n, 2) and `angle` (n,) contain positions on the unit circle; `width` and `height` are
+    the size of the axes in inches. A smaller font is used only if clearly more letters can be shown
     with it.
     """
     n = len(names)

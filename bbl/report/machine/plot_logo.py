@@ -104,7 +104,7 @@ def zero_sum_fields(parameters: Parameters) -> list[np.ndarray]:
     Parameters
     ----------
     parameters : Parameters
-        With a pooled fit, the differences from it are used.
+        If they include a pooled fit, differences from the pooled fit are used.
 
     Returns
     -------
@@ -155,8 +155,8 @@ def draw_logo(
     Parameters
     ----------
     labels : Labels
-        Names of several letters are drawn as words. Nucleotides and amino acids have their
-        usual colours.
+        Level names with more than one letter are drawn as words. Nucleotides and amino acids have
+        their usual colours.
     heights : sequence of m array_like, shape (K, L_i)
         Heights of the letters, from `information` or `zero_sum_fields`; negative ones are drawn
         below the axis.
@@ -169,7 +169,7 @@ def draw_logo(
     Returns
     -------
     list of matplotlib Axes
-        One per group, with the same limits.
+        One per group, with the same axis limits.
 
     Raises
     ------

@@ -41,7 +41,9 @@ SHADES = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
 
 
 def check_mosaic(n_levels: Sequence[int]) -> None:
-    """Raise an OptionError for too many variables or cells for a figure, or no variables."""
+    """Raise an OptionError if `n_levels` is empty, or if a figure would have too many variables or
+    cells.
+    """
     n_tiles = float(np.prod(np.array(n_levels, dtype=float)))
     if not 1 <= len(n_levels) <= MAX_VARIABLES or n_tiles > MAX_TILES:
         raise OptionError(
@@ -122,7 +124,7 @@ def _gaps(counts: np.ndarray) -> list[float]:
     """Return the gap between the tiles of each split, as a fraction of the part that is split.
 
     Gaps are half as wide in the second split along an axis. With more than four parts to split,
-    gaps shrink with the square root of the number of parts, a rule chosen by eye.
+    gaps shrink with the square root of the number of parts, which was found to look best.
     """
     # number of parts before each split
     n_parts = [int(np.prod(counts.shape[:k])) for k in range(counts.ndim)]

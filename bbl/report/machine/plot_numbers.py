@@ -197,7 +197,9 @@ def _draw_densities(
 
 
 def ellipse_points(mean: np.ndarray, S: np.ndarray) -> np.ndarray:
-    """Return points (POINTS, 2) of the ellipse that contains `ELLIPSE` of a normal distribution."""
+    """Return points (POINTS, 2) on the ellipse that has probability `ELLIPSE` under a normal
+    distribution.
+    """
     angle = np.linspace(0.0, 2.0 * np.pi, POINTS)
     radius = np.sqrt(-2.0 * np.log(1.0 - ELLIPSE))
     circle = np.column_stack([np.cos(angle), np.sin(angle)])

@@ -76,13 +76,13 @@ def plot_parameters(
     ----------
     labels : Labels
     parameters : Parameters
-        With a pooled fit, the differences from it are drawn.
+        If they include a pooled fit, differences from the pooled fit are drawn.
     groups : sequence, optional
         Groups to draw; all by default.
     errors : array_like, shape (K, D) or (2, K, D), optional
         Intervals of the fields of all groups: half-widths, or distances of the lower and upper
-        limits; nan where the interval is missing. Bars are drawn with error bars; in a map, dots
-        mark fields whose interval excludes zero.
+        limits from the fields; nan where the interval is missing. Bars are drawn with error bars;
+        in a map, dots mark fields whose interval excludes zero.
     axes : sequence of matplotlib Axes, optional
         One for the fields, then one per group for the couplings, if any; a new figure by
         default.
@@ -250,8 +250,9 @@ def _new_figure(
     """Return axes of a new figure for the fields and, below them, the maps; and the axes of two
     colour bars.
 
-    `names` are the groups; the first `n_maps` of them have a map. The first colour bar is for the
-    fields (None if they are not a map), the second for the couplings (None if there are no maps).
+    `names` contains the groups; the first `n_maps` of them have a map. The first colour bar is for
+    the fields (None if they are not a map), the second for the couplings (None if there are no
+    maps).
     """
     K = len(names)
     is_map = len(names) * layout.D > MAX_BARS
@@ -324,8 +325,8 @@ def _separate_predictors(ax: Axes, layout: Layout, across: bool = False) -> None
 
 
 def _legend_texts(labels: Labels, names: list) -> tuple[list[str], str, float]:
-    """Return the texts, the title and the width in inches of the legend of the bars, for the groups
-    `names`.
+    """Return the labels, the title and the width (in inches) of the legend for the bars of the
+    groups `names`.
     """
     texts = wrap_names(names, GROUP_WIDTH, LEGEND_FONT, lines=3 if len(names) <= 6 else 1)
     title = wrap_names([labels.response], GROUP_WIDTH, TITLE_FONT, lines=3)[0]
@@ -345,8 +346,8 @@ def _draw_bars(
 ) -> None:
     """Draw fields (K, D) as one bar per level and group; predictors are named above them.
 
-    `names` are the groups, `title` labels the vertical axis, and `errors` (2, K, D) contains the
-    distances of the limits, or is None.
+    `names` contains the groups, `title` labels the vertical axis, and `errors` (2, K, D) contains
+    the distances of the limits, or is None.
     """
     K = len(fields)
     D = fields.shape[1]
@@ -411,8 +412,8 @@ def _draw_field_map(
     """Draw fields (K, D) as a map, with dots where the interval of `errors` (2, K, D) excludes
     zero.
 
-    `names` are the groups, `title` labels the colour bar, and `bar` is its axes, or None to place
-    it next to the map.
+    `names` contains the groups, `title` labels the colour bar, and `bar` is its axes, or None to
+    place it next to the map.
     """
     colours = diverging_scale(fields)
     image = ax.imshow(fields, aspect="auto", interpolation="nearest", **colours)
@@ -446,8 +447,8 @@ def _draw_coupling_maps(
     """Draw the couplings of each row of `theta` (K, size) as a symmetric map; all maps share one
     colour scale.
 
-    `names` are the groups. `d` is a prefix of the symbol J in the title of the colour bar, which is
-    drawn in the axes `bar` or, if None, next to the maps.
+    `names` contains the groups. `d` is a prefix of the symbol J in the title of the colour bar,
+    which is drawn in the axes `bar` or, if None, next to the maps.
     """
     import matplotlib
 
@@ -491,8 +492,8 @@ def _draw_coupling_maps(
 
 
 def _coarsen(values: np.ndarray) -> np.ndarray:
-    """Return a map (n, n) with at most `MAX_CELLS` cells per side. Each merged block has its value
-    of largest magnitude.
+    """Return a map (n, n) with at most `MAX_CELLS` cells per side. Cells are merged into blocks,
+    and each block has the value of its cell with the largest magnitude.
     """
     step = math.ceil(len(values) / MAX_CELLS)  # cells merged along a side
     if step == 1:

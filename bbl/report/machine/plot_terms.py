@@ -73,7 +73,7 @@ def plot_term(
     ----------
     labels : Labels
     parameters : Parameters
-        With a pooled fit, the differences from it are drawn.
+        If they include a pooled fit, differences from the pooled fit are drawn.
     term : sequence of int
         Positions of three or more predictors: rows are levels of the first, columns of the
         second.

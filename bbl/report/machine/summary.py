@@ -64,7 +64,7 @@ class Summary:
     Attributes
     ----------
     head : str
-        Text at the top: the call, the predictors' levels, the responses.
+        Text at the top: the call, the levels of the predictors, and the response groups.
     facts : mapping of str to object
         Key figures by title, in order.
     title : str
@@ -178,8 +178,8 @@ def sections_of_tests(
         ``p_holm`` (adjusted p), ``test`` (the kind of test, or why it is missing) and, with exact
         tests, ``odds_ratio``.
     of : object
-        What was compared, the argument of ``Inference.tests`` that returns these tests: "group" for
-        the groups themselves, otherwise differences are tested.
+        Argument of ``Inference.tests`` that returns these tests. With "group", parameters of the
+        groups are tested, and otherwise differences.
     note : str
         Line below the last table, which describes the standard errors of the tests.
     classes : bool, default True
@@ -252,8 +252,8 @@ def _test_table(tests: pd.DataFrame, names: pd.Series) -> pd.DataFrame:
 
 
 def _untested_note(untested: pd.DataFrame) -> str:
-    """Return sentences that list the terms without a test, by reason. The text is empty if all
-    terms have a test.
+    """Return sentences that list the terms without a test, grouped by reason. The text is empty if
+    all terms have a test.
     """
     return " ".join(
         f"Not tested ({reason}): {_first_names(rows['name'].tolist())}."
@@ -288,8 +288,9 @@ def fit_summary(
 ) -> Summary:
     """Return the summary of a classifier: its facts, and naive Bayes tests of its predictors.
 
-    As in R, each of up to `SHOWN` predictors has a table of fields, if these tables have at most
-    `LINES` lines in all. Otherwise, the tests with the largest chi-squares are shown.
+    As in R, the fields of each predictor are shown in a table if there are at most `SHOWN`
+    predictors and these tables have at most `LINES` lines in total. Otherwise, the tests with the
+    largest chi-squares are shown.
 
     Parameters
     ----------
@@ -297,7 +298,8 @@ def fit_summary(
         The call as text (`bbl.report.text.call_text`).
     labels : Labels
     tests : LikelihoodRatio
-        Naive Bayes fields of every predictor, and the test of eq. (27) of Woo & Wang (2022).
+        Naive Bayes fields of every predictor, and its likelihood-ratio test (eq. 27 of Woo & Wang
+        2022).
     facts : mapping of str to object
         Key figures by title, in display order.
     sections : sequence of Section
@@ -366,7 +368,7 @@ def fit_summary(
 def own_summary(
     call: str, labels: Labels, facts: Mapping[str, Any], sections: Sequence[Section]
 ) -> Summary:
-    """Return the summary of a classifier with its facts and its own tables only.
+    """Return the summary of a classifier, which contains only its facts and its own tables.
 
     Naive Bayes likelihood-ratio tests are omitted. These tests ignore the order of a response and,
     under a sampling design, would treat the weights as counts of independent rows.
@@ -456,7 +458,7 @@ def density_summary(
 
 
 def estimate_summary(head: str, facts: Mapping[str, Any], frame: pd.DataFrame) -> Summary:
-    """Return the summary of one group's parameters, without rows: `facts`, fields and couplings.
+    """Return the summary of the parameters of one group: `facts`, fields and couplings.
 
     `frame` contains a row for each parameter, as in ``coef().to_frame()``, and optionally a column
     ``sd``. If there are more than `SHOWN` fields or couplings, only the largest are shown.

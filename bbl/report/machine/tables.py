@@ -57,7 +57,9 @@ def _position(kind: str, name: object, positions: Mapping[Any, int]) -> int:
 
 
 class Named:
-    """Mixin for attribute lookup by name, as in R's lists: ``coef["h"]`` is ``coef.h``."""
+    """Mixin for access to attributes by name, as in R's lists, where ``coef["h"]`` is
+    ``coef.h``.
+    """
 
     def __getitem__(self, name: object) -> Any:
         """Return the public attribute `name`; raise a KeyError if it does not exist."""
@@ -73,8 +75,8 @@ class Named:
 
 
 class _GroupTables(Mapping[Any, Tables], Notebook):
-    """Base of `FieldTables` and `CouplingTables`: names, layout and the parameter vector `theta`
-    (size,) of one group.
+    """Base class of `FieldTables` and `CouplingTables`, which contains names, the layout and the
+    parameter vector `theta` (size,) of one group.
 
     ``_positions`` maps the name of each predictor to its number 0..m-1.
     """
@@ -430,8 +432,8 @@ def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np
 def category_frame(
     columns: Mapping[Any, tuple[np.ndarray, Iterable]], index: pd.Index
 ) -> pd.DataFrame:
-    """Return a frame of categorical columns; `columns` has (codes, levels) by name, with code -1
-    for missing values.
+    """Return a frame of categorical columns; `columns` maps each name to a pair (codes, levels),
+    where code -1 is a missing value.
     """
     return pd.DataFrame(
         {
@@ -446,7 +448,7 @@ def level_columns(p: np.ndarray, start: np.ndarray) -> list[np.ndarray]:
     """Return the probabilities (n, L_i) of all levels of each predictor, given `p` (n, D)
     for the non-reference levels.
 
-    `start` (m + 1,) are the bounds of the predictors' columns in `p`.
+    `start` (m + 1,) contains the bounds of the predictors' columns in `p`.
     """
     tables = [p[:, first:end] for first, end in itertools.pairwise(start)]
     # the reference level has the remaining probability, possibly negative by rounding

@@ -1,1 +1,1 @@
-"""Bayesian networks as text, tables and figures."""
+"""Text, tables and figures of Bayesian networks."""

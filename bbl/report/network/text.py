@@ -105,7 +105,7 @@ def _distinct_words(labels: list, prefix: str) -> list[str]:
     """Return a distinct BIF word for each label. Characters that BIF does not allow become ``_``,
     and repeated words get a number.
 
-    `prefix` is put before words that do not begin with a letter.
+    `prefix` is prepended to words that do not begin with a letter.
     """
     words: list[str] = []
     used_words: set[str] = set()

@@ -1,1 +1,1 @@
-"""Sparse regressions as text, tables and figures."""
+"""Text, tables and figures of sparse regressions."""

@@ -69,7 +69,7 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         "vi", its lower bound ("mcmc").
     history : ndarray
         The objective after each half-step of the best start ("prototype"; it never increases,
-        except with the metric "pearson"), the best fitness of each generation ("genetic"), the
+        except with the metric "pearson"), the best fitness of each generation ("genetic"), or the
         log posterior of all draws by chain ("mcmc").
     n_iter : int
     converged : bool
@@ -83,8 +83,8 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         Candidate numbers of groups, with their objective and criterion; None if the numbers were
         specified.
     population : DataFrame or None
-        The last population of the genetic algorithm: ``fitness``, and the groups of all rows
-        and columns.
+        The last population of the genetic algorithm, with the ``fitness`` of each member and its
+        groups of all rows and columns.
     posterior : Posterior or None
         Draws of both partitions with diagnostics ("mcmc").
     cells : Cells or None
@@ -171,10 +171,9 @@ class BiclusterResults(BlockTables, DeprecatedNames):
         Parameters
         ----------
         newdata : table, optional
-            A long table contains the pairs of row and column to predict. A new row (e.g. a new
-            user) is assigned to the group that fits its responses in `newdata` best. A matrix
-            contains new rows, with nan for missing cells. If None, the `fitted` values are
-            returned.
+            A long table contains the (row, column) pairs to predict. A new row (e.g. a new user) is
+            assigned to the group that fits its responses in `newdata` best. A matrix contains new
+            rows, with nan for missing cells. If None, the `fitted` values are returned.
         type : {"response", "prob"}, default "response"
             For categorical tables, the most frequent level or the proportions of all levels.
 

@@ -28,7 +28,7 @@ __all__ = ["BlockTables"]
 class Observations(int):
     """A number of observations that is also callable.
 
-    It then returns itself, because ``nobs`` is a method in other models.
+    When called, it returns itself, because ``nobs`` is a method in other models.
     """
 
     def __call__(self) -> int:
@@ -97,8 +97,8 @@ class BlockTables:
 
     @cached_property
     def _means(self) -> np.ndarray:
-        """Block means (a, b) or, in categorical tables, smoothed level proportions (a, b, L) (see
-        `block_means`).
+        """Block means (a, b) or, in categorical tables, smoothed level proportions (a, b, L); see
+        `block_means`.
         """
         if self.table.holds == "levels":
             # a block's prior count, divided evenly
@@ -129,8 +129,8 @@ class BlockTables:
     def block_means(self) -> pd.DataFrame:
         """Mean of each block, or level proportions in categorical tables.
 
-        A block without cells has the value `fill` of the method, or otherwise the mean of all
-        cells. Proportions are smoothed by the method's prior count.
+        A block without cells has the value of the option `fill` or, if it was not specified, the
+        mean of all cells. Proportions are smoothed by the method's prior count.
         """
         means = self._means
         if means.ndim == 2:
@@ -198,7 +198,7 @@ class BlockTables:
         return pd.DataFrame(dict(zip(names, values, strict=True)))
 
     def rand_index(self, other: Any) -> pd.DataFrame:
-        """Compare the row and column partitions with other partitions by Rand indices.
+        """Compare the row and column partitions with other partitions, using Rand indices.
 
         Parameters
         ----------

@@ -83,8 +83,8 @@ MACHINE_NAMES = frozenset(name for name in dir(BBLResults) if not name.startswit
 class AverageResults(ClassifierResults):
     """An average of fitted classifiers, as returned by ``bbl(method="auto")`` and `average`.
 
-    Members fitted by conditional likelihood cannot average over missing values. They are left out
-    in rows with missing values, and the weights of the other members are rescaled.
+    Members fitted by conditional likelihood cannot average over missing values. They are not used
+    for rows with missing values, and the weights of the other members are rescaled for these rows.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class AverageResults(ClassifierResults):
         As in `BBLResults`.
     members : tuple of BBLResults, NetworkResults, ShooterResults or AverageResults
     member_weights : ndarray, shape (M,)
-        Positive, with sum 1.
+        Positive weights, which sum to 1.
     losses : ndarray, shape (M,)
         Out-of-fold log-loss of each member; nan if the members were not compared.
 
@@ -292,8 +292,8 @@ class AverageResults(ClassifierResults):
 
     @property
     def _traits(self) -> MethodTraits:
-        """Properties that are used when the average is a member of another average or part of a
-        table of fits.
+        """Properties that are used if the average is a member of another average or is compared
+        with other fits.
         """
         return MethodTraits(name=self._kind, learner=self._kind, converged=self.converged)
 
@@ -479,7 +479,9 @@ class AverageResults(ClassifierResults):
 
     @property
     def _member_rows_text(self) -> str:
-        """The rows that settings were chosen on, and that the members were fitted to."""
+        """Text on the number of rows used for choosing settings and the numbers of rows used for
+        fitting members.
+        """
         parts = []
         for n in sorted(set(self._member_rows), reverse=True):
             names = [

@@ -21,21 +21,21 @@ class EnrichmentResults(Notebook):
     Attributes
     ----------
     table : DataFrame
-        A row for each number of top pairs: ``top`` (the number), ``observed`` known pairs,
-        ``expected`` number by chance, ``enrichment`` (observed / expected) and ``p`` of the
-        hypergeometric test.
+        A row for each number of top pairs: ``top`` (this number), ``observed`` (number of known
+        pairs among them), ``expected`` (number expected by chance), ``enrichment`` (observed /
+        expected) and ``p`` (p-value of the hypergeometric test).
     area : float
         Probability that a known pair is ranked before another pair (the AUC), where pairs that are
         not listed are tied for last place. nan if all pairs are known.
     p : float
-        p-value of the rank test of `area` above 0.5; nan if all pairs are known.
+        p-value of the one-sided rank test for an `area` above 0.5; nan if all pairs are known.
     listed : DataFrame
         The ranked pairs: ``predictor``, ``predictor2``, and ``known``.
     n_pairs, n_known : int
         Number of pairs of the predictors, and number of known pairs among them.
     n_universe : int or None
-        Number of names in the universe used for the expected numbers; None if these are the
-        predictors.
+        Number of names in the universe used for the expected numbers; None if the universe consists
+        of the predictors.
 
     Examples
     --------

@@ -104,9 +104,7 @@ class GraphsResults(Notebook):
         ]
 
     def _title(self) -> str:
-        """Return the title of the table, with the number of graphs listed and of all graphs
-        compared.
-        """
+        """Return the title of the table, with the numbers of listed and compared graphs."""
         count = (
             f"all {self.n_graphs:,} graphs"
             if self.is_exhaustive

@@ -124,8 +124,8 @@ def _two_groups(fits: Sequence[ModelResults]) -> tuple[Hashable, Hashable] | Non
 def _coefficients(
     fit: ModelResults, of: Compared, keep: Sequence[Hashable] | None, pairs: bool
 ) -> dict[tuple, tuple]:
-    """Return {(group number, order, group, levels): (estimate, standard error, p)} for all
-    coefficients of a fit.
+    """Return all coefficients of a fit as a dict that maps (group number, order, group, levels) to
+    (estimate, standard error, p).
 
     The group number is the position of the group in the table of the fit. `levels` is a tuple of
     (predictor, level), and `order` is its length. Couplings are only included with `pairs`, and

@@ -100,7 +100,7 @@ def pack(
     survey: SurveySample | None,
     sampling_design: str | None,
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Return the content of a model file: (dict of names and options, arrays by name).
+    """Return the content of a model file, i.e. a dict of names and options, and a dict of arrays.
 
     `engine`, `estimate`, `tuning` and `survey` are attributes of the result `fit`, `sections`
     contains the tables of tests in its summary, and `sampling_design` is its text on the sampling
@@ -231,8 +231,8 @@ def _pack_posterior(runs: Sequence[EngineFit], size: int) -> dict[str, np.ndarra
 def _unpack_posterior(
     arrays: dict[str, np.ndarray], run: int, draws: np.ndarray | None
 ) -> dict[str, Any]:
-    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run`; empty for
-    methods without a posterior.
+    """Return ``sd``, ``state`` and any `draws` (chains, draws, size) of run number `run` as a dict,
+    which is empty for methods without a posterior.
     """
     state = {
         k.removeprefix(STATE_PREFIX): array[run]
@@ -336,7 +336,7 @@ def _unpack_numbers(stored: list) -> np.ndarray:
 
 
 def _pack_tuning(tuning: Tuning | None) -> dict | None:
-    """Return the cross-validation inside a fit as a dict for JSON, or None if there was none."""
+    """Return the tuning of a fit as a dict for JSON, or None if no option was tuned."""
     if tuning is None:
         return None
     vectors = {"values": tuning.values, "loss": tuning.loss, "offset": tuning.calibration.offset}
@@ -525,8 +525,8 @@ def _unpack_loss(meta: dict, tuning: Tuning | None, estimate: Estimate) -> LossR
 def _unpack_cumulative(meta: dict, engine: Engine) -> bool:
     """Return whether energies are cumulative logits.
 
-    The entry is missing in files of other fits. Raises a ValueError if this engine does not support
-    cumulative logits.
+    The entry is missing in files of fits without cumulative logits. Raises a ValueError if this
+    engine does not support cumulative logits.
     """
     cumulative = meta.get("cumulative", False)
     if not (cumulative is False or (cumulative is True and engine.cumulative)):

@@ -227,8 +227,8 @@ class PosteriorInference(Estimates):
             sd of the uncorrected strength.
         tau : float, default 0.05
             Threshold on the root mean square of the couplings of a pair in the zero-sum gauge.
-            Pairs above the threshold count as included. For two predictors with two levels, the
-            root mean square is the absolute value of the Ising coupling.
+            Pairs above the threshold are counted as included. For two predictors with two levels,
+            the root mean square is the absolute value of the Ising coupling.
 
         Returns
         -------

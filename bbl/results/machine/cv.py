@@ -58,7 +58,7 @@ def score_frame(
 
 @dataclass(frozen=True, repr=False)
 class CVResults(Notebook):
-    """Cross-validation, as returned by `bbl.crossVal`.
+    """Result of a cross-validation, as returned by `bbl.crossVal`.
 
     Attributes
     ----------
@@ -252,7 +252,9 @@ class CVResults(Notebook):
         return predicted
 
     def _machine(self, name: str) -> MachineResults:
-        """Return `model`, or raise an OptionError for the method `name` if it is an average."""
+        """Return `model`. Raises an OptionError that names the calling method `name` if the model
+        is an average.
+        """
         if not isinstance(self.model, MachineResults):
             raise OptionError(
                 f"{name}() requires a single Boltzmann machine, but the model is an average.",

@@ -80,8 +80,8 @@ class DistributionMixin(MachineResults):
         Parameters
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
-            Rows with the columns of the predictors; other columns are ignored. None for the
-            training rows.
+            Rows with the columns of the predictors; other columns are ignored. If None, the
+            training rows are used.
         unseen : {"raise", "ignore"}, default "raise"
             Whether to raise an error for an unknown level, or to average over the predictor in that
             row.
@@ -129,7 +129,7 @@ class DistributionMixin(MachineResults):
         ----------
         newdata : DataFrame (pandas, polars), pyarrow Table or dict of lists, optional
             Rows with the predictors and, if the model has one, the response, because probabilities
-            are computed from the model of the row's group. None for the training rows.
+            are computed from the model of the row's group. If None, the training rows are used.
         weights : column name or array of length n, optional
             Frequencies of `newdata`. By default, the column that contained the training weights,
             such as ``"Freq"`` after ``weights="Freq"``, if `newdata` has it; otherwise all rows

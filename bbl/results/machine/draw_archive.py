@@ -2,8 +2,8 @@
 
 ``draws`` (n_runs, chains, draws, size): draws of the `size` parameters in each engine run (one per
 group, and one for the pooled fit if there is one). ``draws_log_z`` (K, T): ln Z of the T draws of
-each group that predictions are averaged over. ``draws_hidden`` (K, T, size with hidden units):
-these T draws, only in models with hidden units.
+each group that predictions are averaged over. ``draws_hidden`` (K, T, size with hidden units): the
+same T draws with hidden units, if the model has any.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["pack_draws", "unpack_draws", "unpack_predictive"]
 
 
 def pack_draws(runs: Sequence[EngineFit], predictive: Predictive | None) -> dict[str, np.ndarray]:
-    """Return the arrays of draws by name, with nan for groups without rows; empty if the fit has no
-    draws.
+    """Return the arrays of draws by name, with nan for groups without rows, or an empty dict if the
+    fit has no draws.
     """
     run_draws = [run.draws for run in runs if run.draws is not None]
     if not run_draws:

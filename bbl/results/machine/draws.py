@@ -34,7 +34,8 @@ TABLE_BYTES = 320.0  # approximate memory of a small coupling table in a dict, w
 
 @dataclass(frozen=True, repr=False)
 class SampleResults:
-    """Gibbs sampling of each group's predictor distribution, as returned by `bbl.mcSample`.
+    """Result of Gibbs sampling from the predictor distribution of each group, as returned by
+    `bbl.mcSample`.
 
     Attributes
     ----------
@@ -175,7 +176,7 @@ class GroupParameters(Named, DeprecatedNames):
 
 @dataclass(frozen=True, repr=False)
 class MLEstimate(GroupParameters):
-    """A fit to integer codes of one group, as returned by `bbl.mlestimate`.
+    """A model fitted to integer codes of one group, as returned by `bbl.mlestimate`.
 
     Attributes
     ----------

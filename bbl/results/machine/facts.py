@@ -109,8 +109,8 @@ def _settings_text(engine: Engine) -> str:
 
 
 def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "Structural zeros": the combinations that cannot occur; empty if there are
-    none.
+    """Return the fact "Structural zeros", which lists the combinations that cannot occur, or an
+    empty dict if there are none.
     """
     # which cells of the predictors `scope` can occur; None if all can
     support = fit.estimate.parameters.layout.support
@@ -127,7 +127,7 @@ def _zeros_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _order_facts(fit: MachineResults) -> dict[str, Any]:
-    """Return the fact "In order": the predictors with ordered levels, and their coding.
+    """Return the fact "In order", which lists the predictors with ordered levels and their coding.
 
     The result is empty if no levels are ordered, or if the engine treats them as nominal.
     """
@@ -150,7 +150,7 @@ def _order_facts(fit: MachineResults) -> dict[str, Any]:
 
 
 def _convergence_text(fit: MachineResults) -> str:
-    """Return "yes" or "no" for convergence; for joint fits, also the largest gradient."""
+    """Return "yes" or "no" for convergence, followed by the largest gradient for joint fits."""
     answer = "yes" if fit.converged else "no, stopped early" if fit.engine.stops_early else "no"
     # (m,), or empty if the engine records none; in a joint fit all predictors have the same norm
     gradient_norms = fit.estimate.fits[0].grad_norm

@@ -253,7 +253,7 @@ class FiguresMixin(NumbersMixin):
         groups: Sequence[Any] | None = None,
         axes: Sequence[Axes] | None = None,
     ) -> list[Axes]:
-        """Draw the couplings of a term of three or more predictors as small multiples of heat maps.
+        """Draw the couplings of a term of three or more predictors as a grid of heat maps.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class FiguresMixin(NumbersMixin):
         Returns
         -------
         list of matplotlib Axes
-            Group by group.
+            One for each heat map, group by group.
 
         Raises
         ------

@@ -191,12 +191,12 @@ class BBLResults(FittedMachine, ClassifierResults):
         return ErrorSource(delta, draws=(), unbounded=unbounded | delta.covariance.unbounded)
 
     def _unbounded_levels(self) -> frozenset[tuple[int, int]]:
-        """Return all levels (predictor, code) of predictors with a huge parameter or without
+        """Return all levels (predictor, code) of predictors with a very large parameter or without
         convergence.
 
-        A huge parameter does not have a finite optimum. It is a log odds relative to the first
-        level. All levels of the predictor are returned, because either of the two levels may have
-        no rows. `converged` (m,) indicates whether the fit of each predictor converged.
+        A very large parameter does not have a finite optimum. It is a log odds relative to the
+        first level. All levels of the predictor are returned, because either of the two levels may
+        have no rows. `converged` (m,) indicates whether the fit of each predictor converged.
         """
         layout = self.estimate.parameters.layout
         theta = self.estimate.parameters.theta
@@ -299,7 +299,7 @@ class BBLResults(FittedMachine, ClassifierResults):
 
     @property
     def _bootstrap_members(self) -> tuple[tuple[BBLResults, float]]:
-        """The fit itself with weight 1, since it is the only fit that a bootstrap refits. Raises an
+        """This fit, with weight 1, since it is the only fit that a bootstrap refits. Raises an
         OptionError if the fit has an estimated temperature, which refits would not include.
         """
         self._check_calibration()
@@ -552,7 +552,7 @@ class BBLResults(FittedMachine, ClassifierResults):
             Indexed by ``term`` (a predictor, or several joined by colons), largest difference
             first: ``order`` (number of predictors), ``difference`` (the largest log odds between
             two groups of any parameter), and with ``relevance=`` also ``p_value``, the p-value of
-            the test that selected the predictor. It is Bonferroni-adjusted by twice the number of
+            the test that selected the predictor. It is Bonferroni-adjusted for twice the number of
             tests, because tests of predictors and tests of pairs each use half of the significance
             level.
 

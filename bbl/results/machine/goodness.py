@@ -73,8 +73,8 @@ class GoodnessMixin(MachineResults):
         """Compare the observed and fitted counts of all cells by the G2, Pearson X2 and
         Freeman-Tukey statistics.
 
-        For ``method="ml"``. With a response, the statistics and their degrees of freedom are summed
-        over the groups.
+        This requires ``method="ml"``. With a response, the statistics and their degrees of freedom
+        are summed over the groups.
 
         Parameters
         ----------
@@ -231,11 +231,12 @@ class GoodnessMixin(MachineResults):
         """Draw a mosaic of the observed counts, shaded by the Pearson residuals of the fit, for
         ``method="ml"``.
 
-        The area of a tile is the count of its cell. Tiles are split successively by the response,
-        if any, and the predictors: first into columns (labelled below), then into rows (left),
-        columns (above) and rows (right). Red cells are observed more often than expected under the
-        model. Blue cells, which have a dashed edge, are observed less often. The shading starts at
-        2 standard deviations of a Poisson count and becomes darker at 4 (Friendly 1994, JASA 89).
+        The area of a tile is proportional to the count of its cell. Tiles are split successively by
+        the response, if any, and the predictors: first into columns (labelled below), then into
+        rows (left), columns (above) and rows (right). Red cells are observed more often than
+        expected under the model. Blue cells, which have a dashed edge, are observed less often. The
+        shading starts at 2 standard deviations of a Poisson count and becomes darker at 4 (Friendly
+        1994, JASA 89).
 
         Parameters
         ----------

@@ -265,8 +265,8 @@ class Inference(Estimates):
 
     @property
     def composite(self) -> list[tuple[float, float]]:
-        """For each group: (log pseudo-likelihood of its complete rows, effective number of
-        parameters).
+        """Log pseudo-likelihood of the complete rows and effective number of parameters, for each
+        group.
         """
         return self._covariances.composite
 
@@ -302,7 +302,7 @@ class Inference(Estimates):
 
     @cached_property
     def _pooled_evidence(self) -> Evidence:
-        """Evidence of all rows pooled into one group."""
+        """Evidence from all rows, pooled into one group."""
         parameters = self._parameters
         # start of the unpenalised fit, even without a penalised pooled fit
         start = parameters.theta[0] if parameters.pooled is None else parameters.pooled
@@ -811,7 +811,8 @@ class Inference(Estimates):
             The columns of `table` except ``term``, with a row for each free coupling of the terms
             with scores. The ``level`` of predictors with scores is missing. ``estimate``, ``se``
             and the limits are per unit of the scores: for two predictors with scores 0, 1, 2, ...
-            the estimate is the log odds ratio of neighbouring levels. Empty without level scores.
+            the estimate is the log odds ratio of neighbouring levels. The table is empty if the
+            model has no level scores.
 
         Examples
         --------
@@ -850,7 +851,7 @@ class Inference(Estimates):
         return frame
 
     def _slope_names(self) -> list[str]:
-        """Return the names of the rows of `slopes` of a group, such as ``a:b`` or ``a:c, c=l``."""
+        """Return the row names of `slopes` for one group, such as ``a:b`` or ``a:c, c=l``."""
         layout = self._parameters.layout
         names = []
         for slope in slopes(layout, score_ranges(self._engine, self._labels.names, layout)):
@@ -1002,7 +1003,8 @@ class Inference(Estimates):
 
 
 def _adjusted(p: np.ndarray, m: int) -> dict[str, np.ndarray]:
-    """Return adjusted p-values of m predictors, followed by their interactions.
+    """Return the adjusted p-values of m predictors, followed by the adjusted p-values of
+    interactions.
 
     Predictors and interactions are adjusted separately for multiple testing.
     """

@@ -229,7 +229,7 @@ class MachineResults(ModelResults):
         return Coefficients(self.labels, self.estimate.parameters)
 
     def _notebook(self) -> tuple[str, list[Section]]:
-        """Return the call followed by a text, and tables of coefficients, for notebooks."""
+        """Return the notebook display: the call with a line of text, and tables of coefficients."""
         text, sections = self.coef()._notebook()
         return f"{self.call}\n\n{text}", sections
 
@@ -294,7 +294,7 @@ class MachineResults(ModelResults):
     @cached_property
     def _energy(self) -> Callable:
         """Function that maps codes and missing cells, both (n, m), to energies (n, K) at the
-        estimates (with draws, at their means).
+        estimates or, with posterior draws, at their means.
         """
         return replace(self.estimate, predictive=None).energy()
 

@@ -1,4 +1,4 @@
-"""`mcSample`, a method of fitted Boltzmann machines: Gibbs chains of every response group."""
+"""The method `mcSample` of fitted Boltzmann machines, which runs Gibbs chains for every group."""
 
 from __future__ import annotations
 

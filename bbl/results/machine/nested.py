@@ -36,7 +36,7 @@ def machine_ratio_test(fit: MachineResults, other: ModelResults) -> dict[str, fl
     """Return the test of two nested fits: ``df``, ``test`` (its name, or the reason why it is
     missing), ``ratio`` and ``p``.
 
-    ``ratio`` is omitted if terms are tested one by one; ``ratio`` and ``p`` are omitted if there is
+    ``ratio`` is omitted if terms are tested separately; ``ratio`` and ``p`` are omitted if there is
     no test. Raises a DataError or OptionError if the fits are not nested, have different complete
     rows, are not both Boltzmann machines, or do not have likelihood equations.
     """
@@ -124,8 +124,8 @@ def _wald_test(
 def _sparse_text(labels: Labels, tests: TermTests) -> str:
     """Return the reason why the exact likelihood ratio is unreliable, as the end of a sentence.
 
-    The result is empty if no margin is too sparse. ``tests.sparse`` describes a margin with too few
-    rows by its predictors ``scope`` and its ``group``.
+    The result is empty if all margins have enough rows. ``tests.sparse`` describes a margin with
+    too few rows by its predictors ``scope`` and its ``group``.
     """
     if tests.sparse is None:
         return ""
@@ -250,8 +250,8 @@ def _conditional_ratio_test(
 
 
 def _logits(fit: MachineResults) -> str:
-    """Return the kind of logits of a joint fit, i.e. its use of the order of the groups (see
-    `bbl.Conditional`).
+    """Return the kind of logits of a joint fit, which specifies how the order of the groups is used
+    (see `bbl.Conditional`).
     """
     return str(getattr(fit.engine, "logits", "nominal"))
 

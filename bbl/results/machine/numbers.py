@@ -57,8 +57,8 @@ class NumbersMixin(MachineResults):
         -------
         DataFrame
             A row for each ``number`` and ``term``, and a column for each group. The terms are the
-            ``mean`` at the reference levels and the difference from it for each other level. A
-            numeric predictor without interactions with categorical predictors has only the
+            ``mean`` at the reference levels and, for each other level, the difference from this
+            mean. A numeric predictor without interactions with categorical predictors has only the
             ``mean``. With ``transform="normal"``, these are means of the normal scores.
 
         Raises
@@ -259,7 +259,7 @@ class NumbersMixin(MachineResults):
         """Draw the decision regions of two numeric predictors, i.e. the regions where each group is
         the most probable.
 
-        The other predictors are at their first level or their mean. If the model contains the
+        The other predictors are set to their first level or their mean. If the model contains the
         training rows, they are shown as points. Each ellipse contains 95 % of the distribution of a
         group at these levels.
 
@@ -378,8 +378,8 @@ class NumbersMixin(MachineResults):
         If the model contains the training rows, they are shown as points on the first two
         discriminants. A plus sign marks the mean of each group, and an ellipse contains 95 % of its
         normal distribution. With a single discriminant, e.g. for two groups, the figure shows
-        histograms and normal densities. The origin is the mean of all rows. Percentages are
-        proportions of the between-group variance.
+        histograms and normal densities. The origin is the mean of all rows. The percentages in the
+        axis labels are proportions of the between-group variance.
 
         Parameters
         ----------

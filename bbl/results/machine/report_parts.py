@@ -103,7 +103,9 @@ def _interval_table(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name_terms(table: pd.DataFrame) -> list[str]:
-    """Return the predictors of each row of a table of interactions as text, such as "a and b"."""
+    """Return the names of the predictors in each row of a table of interactions, such as "a and
+    b".
+    """
     columns = [name for name in table.columns if str(name).startswith("predictor")]
     # in a row with fewer predictors than columns, the remaining cells are missing: see `absent`
     terms = zip(*(table[name] for name in columns), strict=True)
@@ -168,8 +170,8 @@ def _interactions_part(fit: FittedMachine) -> Part:
 def _list_couplings(
     fit: FittedMachine, of: Compared
 ) -> dict[tuple[str, frozenset], list[Coupling]]:
-    """Return the selected couplings with intervals and tests, by group and pair; empty if the
-    method has no standard errors.
+    """Return the selected couplings with intervals and tests, by group and pair, or an empty dict
+    if the method has no standard errors.
     """
     try:
         table = fit.inference().table(of)

@@ -32,9 +32,9 @@ def machine_scores(
 ) -> ScoreModel:
     """Return the class scores of fitted machines.
 
-    `names` (m,) contains the names of the predictors, and `centers` (q,) the values of numeric
-    predictors that have code 0. Raises an OptionError for hidden units, normal scores of numeric
-    predictors, and models that are too large for a page.
+    `names` (m,) contains the names of the predictors, and `centers` (q,) contains the values of
+    numeric predictors that have code 0. Raises an OptionError for hidden units, normal scores of
+    numeric predictors, and models that are too large for a page.
     """
     layout = estimate.parameters.layout
     K = len(estimate.parameters.theta)

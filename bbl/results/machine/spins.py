@@ -55,7 +55,7 @@ class SpinParameters(Named):
         Parameters
         ----------
         spins : array_like, shape (n, m)
-            -1 and 1.
+            Spins, which are -1 or 1.
 
         Returns
         -------

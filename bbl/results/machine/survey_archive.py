@@ -37,7 +37,7 @@ SURVEY_TABLE = {
 
 
 def pack_survey(survey: SurveySample | None) -> dict[str, np.ndarray]:
-    """Return the arrays of a sampling design by name; empty if the fit has none."""
+    """Return the arrays of a sampling design by name, or an empty dict if the fit has none."""
     if survey is None:
         return {}
     # replicates: None if covariances are linearised

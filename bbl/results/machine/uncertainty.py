@@ -235,9 +235,9 @@ class UncertaintyMixin(MachineResults):
             ``strength`` (Frobenius norm of the couplings in the zero-sum gauge), ``chisq``, ``df``,
             ``p``, ``p_holm``, ``p_bh``, ``test``. Methods with a posterior add ``sd`` and
             ``inclusion`` (see `PosteriorInference.interactions`), and differences of a conditional
-            fit add ``lower`` and ``upper`` (see `DifferenceInference.interactions`). Without
-            standard errors (mean field) or training rows (a model loaded without them), p is
-            missing and ``test`` states the reason.
+            fit add ``lower`` and ``upper`` (see `DifferenceInference.interactions`). For methods
+            without standard errors (mean field) and models without training rows (loaded from a
+            file), p is missing and ``test`` states the reason.
 
         Raises
         ------
@@ -294,7 +294,7 @@ class UncertaintyMixin(MachineResults):
     def _reason_without_tests(self, of: Compared | None = None) -> str | None:
         """Return the reason why the selected parameters are not tested, or None if they are.
 
-        The reason is text for the column ``test``. It is also None for a difference between two
+        The reason is a string for the column ``test``. It is also None for a difference between two
         groups of a penalised joint fit, which has an interval but not a test. In this case, the
         table of ``inference()`` contains the reason. By default, `of` selects the parameters of
         each group. The reason is the message of the error that a method ``check_...`` raises if a

@@ -136,7 +136,7 @@ def _unpack_dags(arrays: dict[str, np.ndarray]) -> tuple[Dag, ...]:
 def _unpack_recipe(stored: dict, m: int) -> Recipe:
     """Validate and return the `stored` options of the estimate; `m` is the number of features.
 
-    `real` and `integer` return a number, or raise an error if it is out of range.
+    The functions `real` and `integer` return a number, or raise an error if it is out of range.
     """
     wanbia: Any = stored["wanbia"]
     if isinstance(wanbia, str):

@@ -1,4 +1,4 @@
-"""Text and titled values that describe a fitted network, for its printed form and summary.
+"""Text and values with titles that describe a fitted network, for its printed form and summary.
 
 Its probabilities are Dirichlet estimates, or one of three variants: MANB averages over all subsets
 of the features, WANBIA weights features by conditional likelihood, and AWNB weights them by
@@ -105,8 +105,8 @@ def feature_facts(
 
     `counts` contains a table (K, L) for each feature: the weighted counts of its L levels by class.
     `arc_posterior` (m,) is the posterior probability of the arc from the class to each feature
-    (MANB), and `feature_weights` (m,) the weight of each feature (WANBIA, AWNB), both in the order
-    of ``structure.features``. Both are None for other fits.
+    (MANB), and `feature_weights` (m,) contains the weight of each feature (WANBIA, AWNB), both in
+    the order of ``structure.features``. They are None for other fits.
     """
     # in `labels` and `counts`, which follow the design's order, not ``structure.features``
     position = {name: i for i, name in enumerate(labels.names)}

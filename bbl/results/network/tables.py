@@ -36,8 +36,8 @@ def cell_tables(
 ) -> dict[Hashable, pd.DataFrame]:
     """Return a table for each variable.
 
-    `cell_values` (cells, K) contains the values for the features, and `class_values` (K,) the
-    values for the class.
+    `cell_values` (cells, K) contains the values for the features, and `class_values` (K,) contains
+    the values for the class.
 
     The rows are joint levels of the feature parents and the class, and the columns are levels of
     the feature. The class has one row.

@@ -2,8 +2,8 @@
 validates and restores it.
 
 A *term* is a product of predictors, stored as the positions of its predictors in increasing order.
-K is the number of groups, and m is the number of predictors. *Contrasts* are the K - 1 log odds of
-groups.
+K is the number of groups, and m is the number of predictors. *Contrasts* are the K - 1 log odds
+between groups.
 """
 
 from __future__ import annotations

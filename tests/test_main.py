@@ -113,7 +113,7 @@ def test_parquet_files_have_their_declared_order_or_say_that_it_is_lost(tmp_path
     assert "status = sick healthy" in run("status ~ x", path, "--method", "naive")[1]
     code, _, error = run("status ~ dose", path, "--method", "naive")
     assert code == 1 and error.startswith("error: column 'dose' was written as categories")
-    assert error.endswith("Write the column as a categorical of strings with a dictionary.\n")
+    assert error.endswith("Write the column as dictionary-encoded categories that are strings.\n")
 
 
 @pytest.mark.parametrize("type_", ["prob", "link", "class"])
@@ -390,7 +390,7 @@ def test_errors_are_one_line_that_names_options(titanic, run, arguments, words):
         ("", "cannot be read as a table"),
         ('y,a\n"u,1\n', "cannot be read as a table"),
         (b"y,a\n\xff\xfe,1\n", "cannot be decoded as UTF-8"),
-        ("y,a\nu,1,2,3\nv,1,2,3\n", "more cells than the header"),
+        ("y,a\nu,1,2,3\nv,1,2,3\n", "more fields than the header"),
         ("y,y\nu,1\nv,2\n", "duplicate column name 'y'"),
         ("y,a\n", "table.csv has no rows"),
         ("y,a\n,1\n,2\n,2\n", "missing values, but the response"),
@@ -686,7 +686,7 @@ def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     assert "pass --na NA --na -" in err
     _, _, err = run(MOVING[0], survey, *MOVING[1:])
     assert (
-        "column 'age' contains '-' among numbers, so it is read as text. Hint: If they are "
+        "column 'age' contains '-' as well as numbers, so it is read as text. Hint: If they are "
         "missing values, add --na NA" in err
     )
 
@@ -883,7 +883,7 @@ def test_a_file_of_another_separator(table, run, character, option):
     data = table(("y,a\n" + "u,p\nv,q\nv,p\n" * 5).replace(",", character), "other.csv")
     status, _, err = run("y ~ a", data)
     assert status == 1
-    assert f"Specify the cell separator: --sep {option}." in err
+    assert f"Specify the field separator: --sep {option}." in err
     assert "Did you mean" not in err
     status, _, err = run("y ~ a", data, "--sep", option.strip("'"), "--method", "mf")
     assert status == 0, err

@@ -111,7 +111,7 @@ def warn_of_table(encoded: FitData, is_weighted: bool, stacklevel: int) -> None:
     ):
         warnings.warn(
             DataWarning(
-                f"Response {response.name!r} has {encoded.K} distinct numbers, and a separate "
+                f"The response {response.name!r} has {encoded.K} distinct numbers, and a separate "
                 "model is fitted to each of these groups.",
                 hint=f"If it is a quantity, bin it first: bbl.bin(data, {response.name!r}).",
             ),

@@ -202,6 +202,6 @@ def tree_weights(
             "AWNB cannot weight the features: no tree has a split, so no feature separates "
             "the classes.",
             argument="awnb_bootstrap",
-            hint="Leave awnb_trees and awnb_bootstrap out, or draw more rows (awnb_bootstrap).",
+            hint="Omit awnb_trees and awnb_bootstrap, or draw more rows (awnb_bootstrap).",
         )
     return (1.0 / np.sqrt(depths)).mean(axis=0)

@@ -116,8 +116,8 @@ class Genetic:
         )
         if off_scale.any():
             raise DataError(
-                f"method='genetic' requires integer ratings in {low}..{high}, but the data "
-                f"contains {cells.value[off_scale][0]:g}.",
+                f"method='genetic' requires integer ratings between {low} and {high}, but the "
+                f"data contains {cells.value[off_scale][0]:g}.",
                 hint="Use scale=(lowest, highest), or choose method='prototype'.",
             )
         factor = PENALTIES[self.penalty] if isinstance(self.penalty, str) else self.penalty

@@ -62,7 +62,7 @@ def choose_relevant(sample: Sample, layout: Layout, K: int, level: float) -> Rel
     check_memory(
         8.0 * layout.D * (3.0 * n + PARAMETERS * (K - 1.0) ** 2),
         f"Selecting predictors with {layout.D} non-reference levels for {K} groups",
-        "Omit the relevance argument, or fit fewer predictors.",
+        "Omit the relevance argument, or use fewer predictors.",
     )
     drawn = sample.systematic_sample(n)
     rows = drawn.by_state(layout.n_levels, K)

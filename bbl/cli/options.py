@@ -148,7 +148,7 @@ def _add_table_options(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
         "--sep",
         type=separator,
         metavar="CHAR",
-        help="cell separator; default: a comma, a tab for .tsv files, or ; with --decimal ,",
+        help="field separator; default: a comma, a tab for .tsv files, or ; with --decimal ,",
     )
     group.add_argument(
         "--decimal",
@@ -266,7 +266,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="X",
         help=(
             "penalty (conditional, shbm): a number (0 for logistic regression), firth (Firth's "
-            "penalty, finite under separation), cv or cv-1se"
+            "penalty, which gives finite estimates even under separation), cv or cv-1se"
         ),
     )
     group.add_argument(
@@ -366,7 +366,7 @@ def _add_fold_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--score",
         choices=("auc", "accuracy", "logloss", "brier"),
-        help="default: auc for two groups, accuracy for more",
+        help="default: auc for two groups, accuracy for three or more",
     )
 
 
@@ -555,7 +555,11 @@ def _make_explain_parser() -> argparse.ArgumentParser:
         "--plot", type=Path, metavar="FILE", help="write a figure of one row to this file"
     )
     group.add_argument(
-        "--row", type=int, default=1, metavar="N", help="number of that row; default: 1"
+        "--row",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of the row in the figure; default: 1",
     )
     _add_unseen_option(group)
     _add_keep_option(group)

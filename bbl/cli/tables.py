@@ -105,7 +105,7 @@ def read_table(
     # if rows have two or more surplus cells, pandas makes the first ones an index
     if table.index.nlevels > 1:
         raise DataError(
-            f"Some rows of {path} have more cells than the header.",
+            f"Some rows of {path} have more fields than the header.",
             hint="Give every column a name in the header.",
         )
     # row names as written by R's write.csv
@@ -144,7 +144,7 @@ def _check_separator(path: Path, names: list[str]) -> None:
                 f"{path} has a single column, {names[0][:60]!r}.",
                 column=names[0],
                 argument="sep",
-                hint=f"Specify the cell separator: {option}.",
+                hint=f"Specify the field separator: {option}.",
             )
 
 

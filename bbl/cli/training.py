@@ -242,13 +242,13 @@ def _warn_of_markers(table: pd.DataFrame) -> None:
     if markers_by_column:
         name, markers = next(iter(markers_by_column.items()))
         count_text = (
-            f" (as in {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
+            f" (and {len(markers_by_column) - 1} more)" if len(markers_by_column) > 1 else ""
         )
         options = " ".join(f"--na {mark}" for mark in markers)
         warnings.warn(
             DataWarning(
-                f"column {name!r} contains {markers[0]!r} among numbers{count_text}, so it is "
-                f"read as text.",
+                f"column {name!r} contains {markers[0]!r} as well as numbers{count_text}, so "
+                f"it is read as text.",
                 column=name,
                 value=markers[0],
                 hint=f"If they are missing values, add --na NA {options}.",

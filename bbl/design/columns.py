@@ -442,10 +442,10 @@ def check_levels(factors: list[Factor], n_rows: float, problems: ColumnProblems)
                 numeric.append(name)
     if rare and not problems.errors:
         how_many_more = f" and {len(rare) - 3} more" if len(rare) > 3 else ""
-        hint = "Group the rare levels, or leave the column out."
+        hint = "Merge the rare levels, or leave the column out."
         if numeric:
             hint = (
-                f"Group the rare levels, cut {numeric[0]!r} into intervals (bbl.bin), or leave the "
+                f"Merge the rare levels, cut {numeric[0]!r} into intervals (bbl.bin), or leave the "
                 "column out."
             )
         warnings.warn(

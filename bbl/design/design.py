@@ -627,7 +627,7 @@ class Design:
         except (DataError, BBLTypeError) as error:
             raise type(error)(
                 f"newdata has the column {fit_column!r}, which contained the weights of the "
-                f"training data, but in newdata {error.message}",
+                f"training data. In newdata, {error.message}",
                 hint=Hint(
                     "Correct it, or pass weights=numpy.ones(len(newdata)) to weight rows equally.",
                     command_line="Correct it, or leave the column out to weight rows equally.",

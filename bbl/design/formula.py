@@ -337,7 +337,7 @@ def _refuse_order(terms: FormulaTerms, order: int, reason: str) -> NoReturn:
         why = "the model is pairwise"
         allowed = "pairs"
     why = reason or why
-    text = f"it contains the term {':'.join(names)} of {count} or more predictors, but {why}"
+    text = f"it contains {':'.join(names)}, a term of {count} or more predictors, but {why}"
     fail(terms.text, text, hint=f"Write ({' + '.join(names)})^{order} for all {allowed}")
 
 

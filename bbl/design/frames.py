@@ -31,9 +31,9 @@ __all__ = [
 ]
 
 ORDER_LOST = (
-    "was written as categories but stored without their order: Parquet only keeps the order of "
-    "text categories in a column, not of other types or of directory names. Write the column as "
-    "a categorical of strings with a dictionary"
+    "was written as categories but stored without their order: Parquet keeps the order of "
+    "categories only if they are strings in a column, not values of other types or directory "
+    "names. Write the column as dictionary-encoded categories that are strings"
 )
 
 

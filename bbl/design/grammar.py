@@ -107,7 +107,7 @@ def sanitise(formula: str) -> tuple[str, dict[str, str]]:
         if not EXPONENT.fullmatch(exponent):
             fail(
                 formula,
-                f"the exponent {exponent!r} is not an integer in 1..99",
+                f"the exponent {exponent!r} is not an integer between 1 and 99",
                 hint="Write ^2 for all pairs",
             )
     if call_match := re.search(r"[\w.)]\s*\(", text):
@@ -209,7 +209,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             if kind != "value" or not EXPONENT.fullmatch(word):
                 fail(
                     formula,
-                    f"the exponent {word!r} is not an integer in 1..99",
+                    f"the exponent {word!r} is not an integer between 1 and 99",
                     hint="Write ^2 for all pairs",
                 )
             previous = "exponent"
@@ -223,7 +223,7 @@ def _check_tokens(formula: str, tokens: Iterable[Token]) -> None:
             fail(
                 formula,
                 f"{word!r} is not a name",
-                hint=f"Put a column with this name in backticks: `{word}`",
+                hint=f"If this is a column name, put it in backticks: `{word}`",
             )
         if kind == "python" or (kind == "operator" and not OPERATOR.fullmatch(word)):
             fail(formula, f"{word!r} is not allowed", hint=EXAMPLE)

@@ -270,23 +270,21 @@ class SurveyDesign:
         )
         is_one = len(sampled_once) == 1
         subject = f"{'stratum' if is_one else 'strata'} {', '.join(map(repr, sampled_once[:5]))}"
-        plural = "strata"
+        singular, plural = "stratum", "strata"
         subject += f" and {len(sampled_once) - 5} more" if len(sampled_once) > 5 else ""
         if stage:
             count = "one cluster" if is_one else f"{len(sampled_once):,} clusters"
             # a choice is not needed, because 'average' means no variance in later stages
             subject = f"{count} of column {self.cluster[stage - 1]!r}"
-            plural = "clusters"
+            singular, plural = "cluster", "clusters"
             choices = "lonely='remove' (no variance)"
         predicate = f"has only one {noun}" if is_one else f"have only one {noun} each"
         pronoun = "it" if is_one else "them"
+        merge = f"Merge {pronoun} with {'a similar ' + singular if is_one else 'similar ' + plural}"
         raise DataError(
             f"{subject} {predicate}, so the variance within {pronoun} cannot be estimated.",
             argument="lonely",
-            hint=Hint(
-                f"Merge with similar {plural}, or pass {choices}.",
-                command_line=f"Merge with similar {plural}.",
-            ),
+            hint=Hint(f"{merge}, or pass {choices}.", command_line=f"{merge}."),
         )
 
     def _read_domain(self, frame: Frame) -> np.ndarray:

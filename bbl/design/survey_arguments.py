@@ -72,7 +72,8 @@ def check_replicates(
         )
     if rscales is not None and len(rscales) != n_given:
         raise OptionError(
-            f"rscales has {len(rscales)} numbers, but replicates names {n_given} columns.",
+            f"rscales has {len(rscales)} numbers, but there are {n_given} columns of replicate "
+            "weights.",
             argument="rscales",
         )
     if rho and kind != "Fay":

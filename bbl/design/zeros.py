@@ -98,7 +98,7 @@ def _read_table(table: Frame, design: Design) -> ImpossibleCells:
         raise DataError(
             "structural_zeros has no predictor columns.",
             argument=ARGUMENT,
-            hint="Add a column for each predictor that the impossible combinations involve.",
+            hint="Add a column for each predictor in the impossible combinations.",
         )
     codes = np.empty((table.n, len(used_predictors)), dtype=np.intp)
     for position, i in enumerate(used_predictors):

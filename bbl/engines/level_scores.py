@@ -134,7 +134,7 @@ def layout_scores(
             "are none.",
             argument="ordered",
             hint=(
-                "Declare them as an ordered pd.Categorical, give their level_scores, or use "
+                "Declare them as an ordered pd.Categorical, pass their level_scores, or use "
                 "ordered='nominal'."
             ),
             value=LINEAR,

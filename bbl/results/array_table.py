@@ -85,7 +85,7 @@ def check_arrays(
     of a file does not prove that the file was written by this package.
     """
     if unknown := arrays.keys() - table.keys():
-        raise ValueError(f"{min(unknown)!r} is not an array of this kind of model")
+        raise ValueError(f"this kind of model has no array {min(unknown)!r}")
     sizes |= {f"{symbol}+1": size + 1 for symbol, size in sizes.items()}
     for name, spec in table.items():
         # `required`: True, False, or the name of the array that implies this one

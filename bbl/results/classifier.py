@@ -256,8 +256,8 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         attribution = self._attribution()
         if attribution.cumulative and priors is not None:
             raise OptionError(
-                "With priors, probabilities no longer follow cumulative logits, so log-odds are "
-                "not sums over terms.",
+                "With priors, the probabilities no longer follow a model with cumulative logits, "
+                "so log-odds are not sums over terms.",
                 argument="priors",
                 hint="Omit the priors argument.",
             )

@@ -237,7 +237,8 @@ def make_streamed_rows(
     names = [] if by is None else [by] if by in predictors else by
     if not isinstance(names, list | tuple) or not all(name in predictors for name in names):
         raise OptionError(
-            f"by must list predictors because {source.text} is read in batches; got {by!r}.",
+            f"by must be a list of predictors because {source.text} is read in batches; "
+            f"got {by!r}.",
             argument="by",
             hint="List only predictors, or pass newdata=bbl.sample_rows(data, 100_000).",
             value=by,
@@ -427,7 +428,7 @@ def _drop_impossible(fit: ClassifierBase, codes: np.ndarray) -> np.ndarray:
         else:
             return codes
     raise OptionError(
-        "Every row of the grid is a structural zero.",
+        "Every row of the grid is in a cell that is a structural zero.",
         argument="grid",
         hint="Use other levels.",
     )
@@ -770,7 +771,7 @@ def estimate_streamed(
                 check_memory(
                     8.0 * S * U * derivatives[0][0].size,
                     f"Derivatives of {S * U:,} averages",
-                    "Name fewer predictors in variables or by.",
+                    "List fewer predictors in the arguments variables and by.",
                 )
                 derivative_sums = np.zeros((S, U, *derivatives[0].shape[1:]))
         sums[:, units] += averages
@@ -1025,7 +1026,7 @@ def _estimate_replicates(
     check_memory(
         8.0 * estimates.size * len(replicates),
         f"{len(replicates)} replicates of {estimates.size:,} effects",
-        "Name fewer predictors in variables, or average over rows.",
+        "List fewer predictors in the variables argument, or average over rows.",
     )
     replicate_estimates = np.array(
         [

@@ -430,7 +430,7 @@ class Importance(Notebook):
             f"Log-loss on the {self.what}: {self.loss:.4g} ({self.baseline:.4g} for the class "
             f"proportions)"
         )
-        head = f"{losses_text}; increase\nwhen a predictor is averaged over:"
+        head = f"{losses_text}; increase\nwhen averaging over a predictor:"
         return f"{fill(verdict)}\n\n{head}" if verdict else head
 
     def _notebook(self) -> tuple[str, list[Section]]:

@@ -100,7 +100,7 @@ class FoldAssigner:
         n_copies = totals if whole else rows
         if assignment.nfold > n_copies.sum():
             raise OptionError(
-                f"nfold must be in 2..{n_copies.sum():.0f}, the number of rows; "
+                f"nfold must be between 2 and {n_copies.sum():.0f}, the number of rows; "
                 f"got {assignment.nfold}.",
                 argument="nfold",
             )

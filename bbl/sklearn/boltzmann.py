@@ -272,7 +272,8 @@ def _write_term(term: object, names: Sequence[Hashable]) -> str:
             f"pairs contains {term!r}, which is not a valid term.",
             argument="pairs",
             hint=(
-                f"Pass two or more different names or positions of the {len(names)} columns of X."
+                "Pass the names or positions of two or more different columns of X, which has "
+                f"{len(names)} columns."
             ),
         )
     return ":".join(map(quoted, columns))

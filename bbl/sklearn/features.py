@@ -185,7 +185,7 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         flag("signed_log", self.signed_log)
         if self._numeric and self.normalised:
             raise OptionError(
-                "Scores of method='conjugate' have no normalising constant.",
+                "With method='conjugate', scores cannot be normalised.",
                 argument="normalised",
                 hint="Leave normalised=None.",
             )
@@ -357,9 +357,9 @@ class ScoreFeatures(TransformerMixin, BaseEstimator):
         hidden_pairs = flag("hidden_pairs", options.pop("hidden_pairs", False))
         if hidden_pairs and (len(hidden) != 1 or not 2 <= hidden[0] <= MAX_COUPLED):
             raise OptionError(
-                "hidden_pairs=True couples the units of one layer with 2 to "
-                f"{MAX_COUPLED} units, but hidden is {hidden or 0}.",
-                hint="Pass 'hidden': 10, or leave hidden_pairs out.",
+                "hidden_pairs=True requires one layer of 2 to "
+                f"{MAX_COUPLED} hidden units, but hidden is {hidden or 0}.",
+                hint="Add 'hidden': 10 to options, or omit 'hidden_pairs'.",
                 argument="options",
             )
         if options:

@@ -323,7 +323,7 @@ CALLS = {
         lambda: bbl.step(fit(method="ml"), **QUIET),
     ),
     "steps with a penalty": case(
-        "Fit without lambda_, lambdah and prior_count",
+        "Fit without lambda_, lambdah or prior_count",
         lambda: bbl.step(fit(method="ml", lambda_=0.1), **QUIET),
         lambda: bbl.step(fit(method="ml"), **QUIET),
     ),
@@ -357,7 +357,7 @@ CALLS = {
         lambda: bbl.step(fit("~ a + b + c", method="ml"), scope=("~ 1", "~ a*b + c"), **QUIET),
     ),
     "zeros of another method": case(
-        "Choose method='ml' with structural_zeros, or leave them out",
+        "Choose method='ml', or omit the structural_zeros argument",
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH),
         lambda: fit("~ a*b", POSSIBLE, structural_zeros=BOTH, method="ml"),
         lambda: fit("~ a*b", POSSIBLE),
@@ -544,7 +544,7 @@ NETWORKS = {
         lambda: networks.tan_cl("y", DATA, root="a"),
     ),
     "trees without a split": case(
-        "Leave awnb_trees and awnb_bootstrap out, or draw more rows",
+        "Omit awnb_trees and awnb_bootstrap, or draw more rows",
         lambda: networks.lp(networks.nb("y", PLAIN), PLAIN, smooth=1, awnb_trees=2),
         lambda: networks.lp(networks.nb("y", PLAIN), PLAIN, smooth=1),
     ),

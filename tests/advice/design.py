@@ -138,7 +138,10 @@ FORMULAS = {
     "a formula that cannot be read": rewritten("y ~ (a + b", "Write it like", "y ~ a + b"),
     "two names side by side": rewritten("y ~ a b", "Write it like", "y ~ a + b"),
     "a number as a column": rewritten(
-        "y ~ 2 + c", "Put a column with this name in backticks: `2`", "y ~ `2` + c", data=DIGITS
+        "y ~ 2 + c",
+        "If this is a column name, put it in backticks: `2`",
+        "y ~ `2` + c",
+        data=DIGITS,
     ),
     "an operator without meaning": rewritten("y ~ a :: b", "Write it like", "y ~ a + b"),
     "parentheses in parentheses": rewritten(
@@ -193,7 +196,7 @@ SURVEYS = {
         lambda: stratified(SAMPLE.assign(c=1)),
     ),
     "one cluster in a stratum": case(
-        "Merge with similar strata, or pass lonely='adjust' .*'average' .* or 'remove'",
+        "Merge them with similar strata, or pass lonely='adjust' .*'average' .* or 'remove'",
         lambda: stratified(SAMPLE.assign(h=SAMPLE["c"].clip(0, 3)), strata="h", cluster="c"),
         lambda: stratified(SAMPLE.assign(h=SAMPLE["c"].clip(2, 3)), strata="h", cluster="c"),
         *(
@@ -287,7 +290,7 @@ ZEROS = {
         lambda: zeros(BOTH),
     ),
     "zeros of no predictor": case(
-        "Add a column for each predictor that the impossible combinations involve",
+        "Add a column for each predictor in the impossible combinations",
         lambda: zeros(pd.DataFrame({"y": ["s"]}), "y ~ a*b"),
         lambda: zeros(BOTH, "y ~ a*b"),
     ),
@@ -418,7 +421,7 @@ COLUMNS = {
         lambda: fit(data=DATA.assign(y=pd.Categorical(DATA["y"])), xlevels={"y": ["s", "t"]}),
     ),
     "rare levels": case(
-        "Group the rare levels, or leave the column out",
+        "Merge the rare levels, or leave the column out",
         lambda: fit("y ~ a + q", RARE, method="naive"),
         lambda: fit("y ~ a + q", bbl.lump(RARE, columns=["q"], min_count=3), method="naive"),
         lambda: fit("y ~ a", RARE, method="naive"),

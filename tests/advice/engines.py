@@ -183,7 +183,7 @@ ENGINES = {
         lambda: linear(level_scores={"a": [1, 2, 4]}),
     ),
     "an order that is not declared": case(
-        r"Declare them as an ordered pd\.Categorical, give their level_scores, or use",
+        r"Declare them as an ordered pd\.Categorical, pass their level_scores, or use",
         lambda: fit(data=UNORDERED, ordered="linear"),
         lambda: fit(data=ORDERED, ordered="linear"),
         lambda: fit(data=UNORDERED, ordered="linear", level_scores={"a": [0, 1, 2]}),

@@ -197,7 +197,7 @@ VALUES = {
         lambda: bbl.anova(UNPENALISED, fit("y ~ a + b", method="conditional", ridge=0)),
     ),
     "chains that do not mix": case(
-        "Increase nsteps. Until then, do not use the draws as a sample",
+        "Increase nsteps, and do not use these draws as a sample",
         patched("bbl.results.machine.monte_carlo.MAX_RHAT", 0.5, lambda: sampled(200)),
         lambda: sampled(400),
     ),
@@ -227,7 +227,7 @@ VALUES = {
         lambda: posterior().posterior.summary(),
     ),
     "errors of averaged tables": case(
-        "Fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap",
+        "Fit without manb_prior, wanbia, awnb_trees or awnb_bootstrap",
         lambda: networks.lp(BAYES, DATA, 1, manb_prior=0.5).params_se,
         lambda: networks.lp(BAYES, DATA, 1).params_se,
     ),

@@ -256,7 +256,7 @@ TABLE = {
         lambda: numeric("y ~ a + x:x", method="conditional"),
     ),
     "an average of densities and regressions": case(
-        "Fit all models to the same data with the same numeric=, or use method='auto'",
+        "Fit all models to the same data with the same numeric argument, or use method='auto'",
         lambda: bbl.average([numeric(), numeric(method="conditional")], weights="equal"),
         lambda: bbl.average([numeric(), numeric(method="mf")], weights="equal"),
         lambda: numeric(method="auto"),

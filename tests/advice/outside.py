@@ -99,7 +99,7 @@ COMMANDS = {
         ran("y ~ a", "{}/d.csv", *NAIVE, text="y,a\n" + "é,0\nt,1\ns,0\n" * 9),
     ),
     "cells that semicolons separate": case(
-        "Specify the cell separator: --sep ';'",
+        "Specify the field separator: --sep ';'",
         tried("y ~ a", "{}/d.csv", text=CSV.replace(",", ";")),
         ran("y ~ a", "{}/d.csv", *NAIVE, "--sep", ";", text=CSV.replace(",", ";")),
     ),
@@ -195,7 +195,7 @@ ESTIMATORS = {
         lambda: weighted(s=0.0, t=1.0).fit(X, Y),
     ),
     "a pair of no columns": case(
-        "Pass two or more different names or positions of the 2 columns of X",
+        "Pass the names or positions of two or more different columns of X, which has 2 columns",
         lambda: BBLClassifier("mf", pairs=[("a", "z")]).fit(X, Y),
         lambda: BBLClassifier("mf", pairs=[("a", "b")]).fit(X, Y),
         lambda: BBLClassifier("mf", pairs=[(0, 1)]).fit(X, Y),
@@ -216,7 +216,7 @@ ESTIMATORS = {
         lambda: features(options={"c": 9.0, "hidden": 1, "sweeps": 2}).fit(GREY, CLASSES),
     ),
     "pairs of no hidden units": case(
-        "Pass 'hidden': 10, or leave hidden_pairs out",
+        "Add 'hidden': 10 to options, or omit 'hidden_pairs'",
         lambda: features(options={"hidden_pairs": True}).fit(GREY, CLASSES),
         lambda: features(options={"hidden_pairs": True, "hidden": 10, "sweeps": 2}).fit(
             GREY, CLASSES

@@ -206,7 +206,7 @@ JUDGED = {
         lambda: AVERAGE_CV().model.members[0].coef(),
     ),
     "probabilities of a density": case(
-        "For the scores of all settings see cvframe",
+        "For the scores of all settings, see cvframe",
         lambda: bbl.crossVal("~ .", DATA, **QUIET).evaluate(),
         lambda: bbl.crossVal("~ .", DATA, **QUIET).cvframe,
     ),
@@ -544,7 +544,7 @@ FIGURES = {
         ),
     ),
     "a mosaic of many cells": case(
-        r"List the residuals with cells\(\), or fit fewer predictors",
+        r"List the residuals with cells\(\), or fit a model with fewer predictors",
         patched("bbl.report.machine.plot_mosaic.MAX_TILES", 4, closed(lambda: EXACT.plot_mosaic())),
         lambda: EXACT.cells(),
         patched(

@@ -440,7 +440,7 @@ BAD = {
     "ratings off the scale": (
         lambda: bbl.bicluster(None, noisy(), method="genetic"),
         DataError,
-        r"ratings in 1\.\.5",
+        "ratings between 1 and 5",
     ),
     "rated twice otherwise": (
         lambda: bbl.bicluster(

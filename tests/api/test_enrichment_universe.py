@@ -19,7 +19,7 @@ def test_expected_numbers_use_the_share_of_known_pairs_in_the_universe():
     plain = bbl.enrichment(RANKED, KNOWN, top=[1, 3])
     assert (result.area, result.p) == (plain.area, plain.p)  # of the predictors in any case
     assert plain.table["expected"].tolist() == pytest.approx([2 / 6, 1.0])
-    assert "assume 20 names in all" in repr(result)
+    assert "based on 20 names" in repr(result)
 
 
 @pytest.mark.parametrize("n_universe", [5, 0, 2.5])

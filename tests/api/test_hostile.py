@@ -59,7 +59,7 @@ def test_permutations_of_more_rows_than_can_be_drawn_are_refused_and_other_tests
         (
             lambda: bbl.bbl("y ~ .^0", DATA),
             FormulaError,
-            r"the exponent '0' is not an integer in 1..99",
+            r"the exponent '0' is not an integer between 1 and 99",
         ),
         (lambda: bbl.bbl("y ~ (a + b)**0", DATA), FormulaError, "the exponent '0'"),
         (lambda: DENSITY.explain(DATA), ClassError, "explain.*requires classes"),

@@ -189,7 +189,7 @@ def test_what_needs_all_rows_says_so_before_any_is_read(source):
 
 def test_more_folds_than_rows(source):
     with pytest.raises(
-        OptionError, match=r"nfold must be in 2..4000, the number of rows; got 5000"
+        OptionError, match=r"nfold must be between 2 and 4000, the number of rows; got 5000"
     ):
         bbl.crossVal("y ~ .", source, method="naive", nfold=5000)
 

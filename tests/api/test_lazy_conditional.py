@@ -180,7 +180,7 @@ def test_fits_that_need_all_rows_load_them(wide):
 
 def test_doubtful_maxima_have_a_note(wide, monkeypatch):
     monkeypatch.setattr(rounds, "is_certain", lambda *arguments, **options: False)
-    with pytest.warns(bbl.ConvergenceWarning, match="examined in a sample only"):
+    with pytest.warns(bbl.ConvergenceWarning, match="checked only in a sample"):
         fit_rounds(lambda: iter([wide]), ridge=0)
 
 

@@ -369,7 +369,7 @@ BAD = [
         lambda d: networks.bnc("tancl", "class", d),
         "learner='tancl' is unknown. Hint: Did you mean 'tan_cl'",
     ),
-    ("k of rows", lambda d: networks.tan_hc("class", d, k=99), "k must be in 2..40"),
+    ("k of rows", lambda d: networks.tan_hc("class", d, k=99), "k must be between 2 and 40"),
     ("smooth", lambda d: networks.bnc("nb", "class", d, -1), "smooth must be in"),
     ("nan smooth", lambda d: networks.bnc("nb", "class", d, np.nan), "smooth must be in"),
     (

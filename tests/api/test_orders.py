@@ -220,7 +220,7 @@ def test_sampling_verbs_take_terms_of_three(fit):
 def test_engines_of_fewer_orders_say_why(table):
     with pytest.raises(
         FormulaError,
-        match="a:b:c of three or more predictors, but method='mf'.*pairwise covariances",
+        match="a:b:c, a term of three or more predictors, but method='mf'.*pairwise covariances",
     ):
         bbl.bbl("y ~ .^3", table, method="mf", verbose=0)
     naive = bbl.bbl("y ~ .^3", table, method="naive", verbose=0)

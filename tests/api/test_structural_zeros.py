@@ -322,7 +322,7 @@ def test_what_leaves_nothing_or_names_a_group_is_refused():
 def test_other_methods_refuse_them_and_the_advice_works(method):
     with pytest.raises(
         OptionError,
-        match=f"method='{method}' assumes that every .*Choose method='ml' with structural_zeros",
+        match=f"method='{method}' assumes that every .*Choose method='ml', or omit",
     ):
         bbl.bbl(
             "Survived ~ Class + Age",

@@ -220,9 +220,7 @@ def test_categories_of_numbers_in_parquet_need_xlevels_where_their_order_counts(
 
 def test_categories_in_the_names_of_folders_need_xlevels(table, tmp_path):
     table.to_parquet(tmp_path / "hive", partition_cols=["status"])
-    with pytest.raises(
-        DataError, match="'status' was written as categories.*or of directory names"
-    ):
+    with pytest.raises(DataError, match="'status' was written as categories.*or directory names"):
         bbl.bbl("status ~ dose", tmp_path / "hive", method="naive")
     fit = bbl.bbl(
         "status ~ dose", tmp_path / "hive", method="naive", xlevels={"status": ["sick", "healthy"]}

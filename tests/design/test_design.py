@@ -435,7 +435,7 @@ class TestManyLevels:
 
     def test_many_rare_levels_are_warned_of(self):
         with pytest.warns(
-            DataWarning, match=r"'zip' \(150 levels in 800 observations\).*Group the rare levels"
+            DataWarning, match=r"'zip' \(150 levels in 800 observations\).*Merge the rare levels"
         ):
             Design.from_data(
                 "y ~ .", dict(y=np.arange(800) % 2, zip=[f"z{k % 150}" for k in range(800)])

@@ -218,7 +218,7 @@ def test_three_way_terms(formula):
 
 def test_three_way_term_is_named():
     with pytest.raises(
-        FormulaError, match=r"the term a:c:d .*Write \(a \+ c \+ d\)\^2 for all pairs"
+        FormulaError, match=r"contains a:c:d, .*Write \(a \+ c \+ d\)\^2 for all pairs"
     ):
         parse("y ~ a:c:d", COLUMNS)
 
@@ -402,7 +402,7 @@ def test_agrees_with_sets():
             if terms.order > order:
                 with pytest.raises(FormulaError, match="or more predictors, but the m") as caught:
                     parse(f"y ~ {side}", COLUMNS, order=order)
-                named = re.search(r"contains the term (\S+) of", str(caught.value))[1].split(":")
+                named = re.search(r"contains (\S+), a term of", str(caught.value))[1].split(":")
                 assert any(set(named) <= term for term in expected if len(term) > order), side
             else:
                 assert by_name(parse(f"y ~ {side}", COLUMNS, order=order)) == expected
@@ -476,11 +476,12 @@ def test_the_order_of_an_engine_is_where_a_formula_ends():
     assert Engine.order == EncodingRules().order
     with pytest.raises(
         FormulaError,
-        match=r"the term a:b:c:d of 4 or more predictors, but the method supports at most 3",
+        match=r"a:b:c:d, a term of 4 or more predictors, but the method supports at most 3",
     ):
         parse("y ~ .^4", COLUMNS, order=3)
     with pytest.raises(
-        FormulaError, match=r"the term a:b:d of three .*Write \(a \+ b \+ d\)\^2 for all pairs"
+        FormulaError,
+        match=r"contains a:b:d, a term of three .*Write \(a \+ b \+ d\)\^2 for all pairs",
     ):
         parse("y ~ .^3 - a:b:c", COLUMNS)
 

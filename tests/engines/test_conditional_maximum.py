@@ -276,7 +276,7 @@ def test_nested_models_are_compared_by_their_likelihoods():
         (fit("y ~ b", data), "not nested"),
         (fit("y ~ a", data), "same terms"),
         (fit("y ~ a*b", data[:-1]), "different rows"),
-        (fit("y ~ a*b", data, ridge=0.1), "a different scale"),
+        (fit("y ~ a*b", data, ridge=0.1), "on different scales"),
     ):
         assert why in bbl.anova([small, other])["test"].iloc[1]
     # an empty cell leaves the larger model no parameter more

@@ -588,7 +588,7 @@ def test_options_out_of_range(engine, options, text):
 def test_orders_that_are_not_declared(method):
     data = table(60)
     plain = data.astype(str)
-    with pytest.raises(OptionError, match=r"ordered pd\.Categorical, give their level_scores"):
+    with pytest.raises(OptionError, match=r"ordered pd\.Categorical, pass their level_scores"):
         bbl.bbl("y ~ .", plain, method=method, ordered="linear")
     for scores, text in (
         ({"a": [1, 2]}, "has 2 scores, but the predictor has 4 levels"),

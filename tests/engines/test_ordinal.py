@@ -530,7 +530,7 @@ def test_refusals():
     with pytest.raises(OptionError, match="calibrate"):
         fitted(data, logits="cumulative", ridge=0.1, calibrate="temperature")
     fit = fitted(data, logits="cumulative")
-    with pytest.raises(OptionError, match="same effects"):
+    with pytest.raises(OptionError, match="effects are the same"):
         fit.inference().table(of=("2", "1"))
     assert fit.inference().table(of=("2", "0"))["se"].notna().all()
     with pytest.raises(OptionError, match="Omit of="):

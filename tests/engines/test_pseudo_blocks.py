@@ -239,7 +239,7 @@ def test_missing_values_are_refused_with_the_remedy():
     missing = np.zeros(sample.codes.shape, dtype=bool)
     missing[3, 2] = True
     rows = stored(Sample(sample.codes, sample.weights, missing=missing))
-    with pytest.raises(OptionError, match="block by block"):
+    with pytest.raises(OptionError, match="rows are read in blocks"):
         PseudoLikelihood().prepare(rows, Layout([3] * 6, ALL_PAIRS))
 
 

@@ -351,7 +351,7 @@ class TestConfigurations:
             ({"shape": (3, 3)}, "shape=.3, 3. has 9 pixels, but there are 4 predictors"),
             (
                 {"shape": (2, 2), "positions": [0, 1, 2, 4]},
-                r"positions must be 4 distinct.*in 0\.\.3",
+                r"positions must be 4 distinct.*between 0 and 3",
             ),
             ({"shape": (2, 2), "positions": [0, 1, 1, 2]}, "positions"),
             ({"shape": (2, 2), "positions": [0, 1]}, "positions"),

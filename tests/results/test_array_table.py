@@ -46,7 +46,7 @@ def test_arrays_of_the_table_are_admitted():
         ("shares", np.array([0.25, 0.7]), "the array 'shares' is malformed"),
         ("shares", np.array([0.0, 1.0]), "the array 'shares' is malformed"),
         ("shares", np.array([np.nan, 1.0]), "the array 'shares' is malformed"),
-        ("other", np.zeros(2), "'other' is not an array of this kind of model"),
+        ("other", np.zeros(2), "this kind of model has no array 'other'"),
     ],
 )
 def test_other_arrays_are_refused(name, array, message):

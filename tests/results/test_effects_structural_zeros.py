@@ -115,7 +115,7 @@ def test_levels_that_cannot_occur_together_have_no_effect(journeys):
         == is_possible.tolist()
         == frame["std_error"].notna().tolist()
     )
-    assert frame.loc[~is_possible, "note"].str.contains("would be structural zeros").all()
+    assert frame.loc[~is_possible, "note"].str.contains("cells that are structural zeros").all()
     rows = model.comparisons({"a": ("q", "p")}).frame
     assert (rows["estimate"].isna() == rows["row"].isin(data.index[data.b == "t"])).all()
     assert model.avg_predictions(grid="balanced").frame["estimate"].notna().all()

@@ -261,7 +261,7 @@ def test_grey_values_have_hidden_units_and_are_drawn():
     with pytest.raises(TypeError, match="'units' is not an option.*Hint: Pass c, hidden"):
         ScoreFeatures("conjugate", options={"units": 3}).fit(X, y)
     for hidden in (0, 1, (3, 2), 17):
-        with pytest.raises(ValueError, match="hidden_pairs.*Hint: Pass 'hidden': 10"):
+        with pytest.raises(ValueError, match="hidden_pairs.*Hint: Add 'hidden': 10"):
             options = {"hidden": hidden, "hidden_pairs": True}
             ScoreFeatures("conjugate", options=options).fit(X, y)
     with pytest.raises(ValueError, match="not a class.*Hint: Pass one of 'dark'"):

@@ -130,10 +130,11 @@ def _check_labels(one: Labels, other: Labels) -> None:
     ]
     if kinds[0] != kinds[1]:
         raise OptionError(
-            "The fits have different numeric predictors, or centre them at different means.",
+            "The fits have different numeric predictors, or numeric predictors centred at "
+            "different means.",
             argument="fits",
-            hint="Fit all models to the same data with the same numeric=, or use method='auto', "
-            "which averages normal distributions, intervals and regressions.",
+            hint="Fit all models to the same data with the same numeric argument, or use "
+            "method='auto', which averages normal distributions, intervals and regressions.",
         )
     for name, levels, other_levels in zip(one.names, one.levels, other.levels, strict=True):
         if levels != other_levels:

@@ -95,7 +95,7 @@ def refuse_zeros(zeros: object, refusals: Mapping[str, str]) -> None:
         raise OptionError(
             f"{reason}.",
             argument="structural_zeros",
-            hint="Choose method='ml' with structural_zeros, or leave them out.",
+            hint="Choose method='ml', or omit the structural_zeros argument.",
         )
 
 
@@ -378,8 +378,7 @@ def check_numbers(
     tuned = [name for name, value in options.settings.items() if value == "cv"]
     if others["design"] is not None and tuned:
         raise OptionError(
-            f"{tuned[0]}='cv' assumes independently sampled rows, but this call has a sampling "
-            "design.",
+            f"{tuned[0]}='cv' assumes independently sampled rows, but a sampling design was given.",
             argument=tuned[0],
             hint=f"Omit the {tuned[0]} argument.",
         )

@@ -192,7 +192,7 @@ def _check_fit(fit: object) -> Any:
         raise OptionError(
             "step compares maximised likelihoods, but this fit has a penalty or a prior count.",
             argument="fit",
-            hint="Fit without lambda_, lambdah and prior_count.",
+            hint="Fit without lambda_, lambdah or prior_count.",
         )
     if fit.estimate.location is not None:
         raise OptionError(

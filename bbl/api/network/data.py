@@ -143,7 +143,7 @@ def _train_and_validation(folds: Iterable, n: int) -> list[tuple[np.ndarray, Any
         ]
     except (TypeError, ValueError, IndexError) as error:
         raise OptionError(
-            f"folds must be lists of row positions in 0..{n - 1} ({error}).",
+            f"folds must be lists of row positions between 0 and {n - 1} ({error}).",
             argument="folds",
             hint="For each fold, pass the positions of its validation rows.",
         ) from None
@@ -182,7 +182,7 @@ def make_folds(
     total = float(sample.weights[has_class].sum())
     if k > total:
         raise OptionError(
-            f"k must be in 2..{total:.0f}, the number of rows with a known class; got {k}.",
+            f"k must be between 2 and {total:.0f}, the number of rows with a known class; got {k}.",
             argument="k",
             hint="Use fewer folds.",
         )

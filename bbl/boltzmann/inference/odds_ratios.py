@@ -198,7 +198,8 @@ def conditional_ratio(
         return ConditionalRatio(
             reason="too many rows for an exact interval"
             if rows.total >= MAX_SUPPORT
-            else "among rows with equal other predictors, only one of the two levels occurs"
+            else "among rows with the same values of the other predictors, only one of the two "
+            "levels occurs"
         )
     lower, upper = replace(family, share=1.0).limits(level)
     return ConditionalRatio(family.estimate, lower, upper)

@@ -312,8 +312,8 @@ class Posterior(Engine):
         sampler = self.resolve(layout)
         if sampler == "exact" and states > MAX_STATES:
             raise OptionError(
-                f"sampler='exact' sums over all states, but these {layout.m} predictors have "
-                f"{states:.3g} states, but the limit is {MAX_STATES:,}.",
+                f"sampler='exact' sums over at most {MAX_STATES:,} states, but these "
+                f"{layout.m} predictors have {states:.3g} states.",
                 argument="sampler",
                 hint="Use sampler='exchange' or 'pseudo', or 'auto' to choose automatically.",
             )
@@ -343,9 +343,9 @@ class Posterior(Engine):
                 DataWarning(
                     "The hidden units of the conjugate model freeze. With the coefficients "
                     "integrated out, the probability of their signs is proportional to exp(|S|^2 "
-                    "/ 4c). When units agree over many rows, this is so large that the signs "
-                    "stop changing, and the draws depend on the starting values instead of the "
-                    "data. Use these draws only for comparison with the thesis."
+                    "/ 4c). When units agree over many rows, the exponent is so large that the "
+                    "signs stop changing, and the draws depend on the starting values instead of "
+                    "the data. Use these draws only for comparison with Li (2014)."
                     + ("" if not self.hidden_pairs or summed_exactly(self.hidden) else ANNEALED)
                 ),
                 stacklevel=5,

@@ -254,7 +254,7 @@ class Conditional(Engine):
             (
                 "scale",
                 self.scale in ("cv", 0.0),
-                "scale=0.5, and leave any interactions out of the formula",
+                "scale=0.5 and a formula without interactions",
             ),
         ):
             if is_given:
@@ -452,8 +452,8 @@ class Conditional(Engine):
             "it starts from a generative fit, whose uncertainty is not available here"
             if self.start is not None
             else (
-                f"it was fitted to {n} distinct rows (over {ROWS}), too many to compute an "
-                f"information matrix"
+                f"it was fitted to {n} distinct rows, but the information matrix is computed for "
+                f"at most {ROWS}"
             )
             if n > ROWS
             else "it stopped early, before its optimum"

@@ -54,7 +54,7 @@ SLOW_RATIO = 0.5  # ratio of gradient norms above which a round is slow
 SLOW_ROUNDS = 3  # number of slow rounds after which all rows determine the information
 PAIRS = 10  # number of steps that L-BFGS remembers
 ROUNDING = 1e-13  # relative error of the objective
-UNSURE = "separation of the groups by combinations of levels was examined in a sample only"
+UNSURE = "separation of the groups by combinations of levels was checked only in a sample of rows"
 
 
 def can_fit_in_rounds(engine: Any, layout: Layout, K: int) -> bool:

@@ -173,8 +173,8 @@ class MaximumLikelihood(Engine):
                 raise OptionError(
                     f"The exact likelihood of these {layout.m:,} predictors and "
                     f"{layout.n_terms:,} interactions requires a table of at least "
-                    f"{least_width(component.layout):,} predictors, and more than {MAX_CELLS:.2g} "
-                    "cells in total.",
+                    f"{least_width(component.layout):,} predictors, and tables of more than "
+                    f"{MAX_CELLS:.2g} cells in total.",
                     argument="method",
                     hint="Choose method='pseudo', or a formula with fewer interactions.",
                 )

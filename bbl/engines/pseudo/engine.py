@@ -524,8 +524,8 @@ class PseudoLikelihood(Engine):
         n_levels = int(regressors(layout).n_levels.max(initial=0))
         if layout.order > 2 and n_levels > MAX_LEVELS:
             raise OptionError(
-                f"All but one of the predictors of a term have {n_levels - 1:,} combinations of "
-                f"levels, but at most {MAX_LEVELS - 1:,} are supported.",
+                f"In a term, the predictors that another one is regressed on have {n_levels - 1:,} "
+                f"combinations of levels, but at most {MAX_LEVELS - 1:,} are supported.",
                 argument="formula",
                 hint="Merge levels, or leave the term out.",
             )
@@ -723,8 +723,8 @@ class PseudoLikelihood(Engine):
         """
         if not rows.complete:  # public functions refuse this earlier, with advice
             raise OptionError(
-                "With missing values, method='pseudo' fits each predictor to different rows, which "
-                "is not possible block by block.",
+                "With missing values, method='pseudo' uses different rows for each predictor, "
+                "which is not possible when rows are read in blocks.",
                 argument="missing",
             )
         if few_enough(rows.n, layout):

@@ -439,7 +439,7 @@ class PersistentVI(Engine):
                 predictor=-1,
                 level=-1,
                 what=message,
-                hint="Use prior='gaussian', which has a linear response.",
+                hint="Use prior='gaussian', for which linear response is available.",
             ),
         )
 

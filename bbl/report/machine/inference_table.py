@@ -36,8 +36,8 @@ __all__ = [
 MAX_PARAMETERS = 20  # rows in a printed summary
 MAX_SLOPES = 20  # slopes in a printed summary
 SLOPES_NOTE = (
-    "Each coupling is a slope times the scores of its levels; fit.inference().slopes() returns "
-    "the slopes."
+    "Each coupling is a slope times the scores of its levels. To list the slopes, use "
+    "fit.inference().slopes()."
 )
 MAX_REFERENCES = 12  # reference levels listed in a sentence
 # in a printed summary, so that its columns fit side by side; smaller p keep more decimals

@@ -279,7 +279,7 @@ def plot_configurations(
         or len(np.unique(pixels)) < m
     ):
         raise OptionError(
-            f"positions must be {m} distinct integers in 0..{n_pixels - 1}.",
+            f"positions must be {m} distinct integers between 0 and {n_pixels - 1}.",
             argument="positions",
         )
     if titles is not None and len(titles) != K:

@@ -50,7 +50,7 @@ def check_mosaic(n_levels: Sequence[int]) -> None:
             f"A mosaic shows up to {MAX_VARIABLES} variables and {MAX_TILES} cells, but this "
             f"model has {len(n_levels)} and {n_tiles:.3g}.",
             argument="formula",
-            hint="List the residuals with cells(), or fit fewer predictors.",
+            hint="List the residuals with cells(), or fit a model with fewer predictors.",
         )
 
 

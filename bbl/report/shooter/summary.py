@@ -106,8 +106,8 @@ def shooter_summary(
         f"terms (the first {MAX_ROWS} of {len(terms)} rows)" if len(terms) > MAX_ROWS else "terms"
     )
     note = (
-        "The vs columns show log odds at these levels, excluding lower-order terms; they are 0 "
-        "at the first level. The strength is the root mean square of the term over all "
+        "The vs columns show log odds at these levels, excluding lower-order terms. At the "
+        "first level, they are 0. The strength is the root mean square of the term over all "
         "combinations of levels, each counted once." + (numbers_note if labels.numbers else "")
     )
     tables = {

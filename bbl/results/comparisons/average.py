@@ -62,8 +62,8 @@ NO_COVARIANCE = (
 NOT_A_SUM = "The scores of an average are not sums over terms"
 CLASS_PROPORTIONS = "class proportions"  # name of a member without predictors
 ONLY_SHARES = (
-    "the class proportions, because no predictor is relevant and all predictors together do "
-    "not predict better"
+    "the class proportions, because no predictor is relevant and a model with all "
+    "predictors does not predict better"
 )
 
 # arrays of a model file in addition to the members' arrays: kind of dtype, shape, range of values

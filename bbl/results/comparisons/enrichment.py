@@ -76,7 +76,7 @@ class EnrichmentResults(Notebook):
             f"{self.n_known} of {self.n_pairs} pairs are known; {len(self.listed)} are listed"
         )
         if self.n_universe is not None:
-            pair_counts += f"; expected numbers assume {self.n_universe} names in all"
+            pair_counts += f"; expected numbers are based on {self.n_universe} names"
         return pair_counts, rank_test
 
     def __repr__(self) -> str:

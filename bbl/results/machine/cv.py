@@ -331,7 +331,7 @@ class CVResults(Notebook):
             raise ClassError(
                 f"{name}() requires classes, but {self.model.formula!r} has no response.",
                 argument="formula",
-                hint="For the scores of all settings see cvframe.",
+                hint="For the scores of all settings, see cvframe.",
             )
 
     @check_keywords

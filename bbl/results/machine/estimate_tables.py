@@ -132,7 +132,7 @@ def permutation_table(
     n_pairs = len(layout.pairs)
     n_interactions = sum(map(len, layout.terms))
     if layout.order > 2:
-        frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests are for pairs"
+        frame.loc[frame["order"] > 2, "test"] = "no test: permutation tests require pairs"
     for g, group_rng in enumerate(rng.spawn(len(labels.groups))):
         # each (P,), one entry per pair; df is 0 if the rows contain no information
         chisq, df, p = permutation_tests(

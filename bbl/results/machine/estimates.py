@@ -268,8 +268,8 @@ def resolve_jointly(of: Compared, groups: list, engine: Engine) -> str | tuple[i
     selection = resolve_of(of, groups, pooled=False)
     if engine.cumulative and isinstance(selection, tuple) and 0 not in selection:
         raise OptionError(
-            "With logits='cumulative' all groups have the same effects, so two groups after "
-            f"{groups[0]!r} do not differ.",
+            "With logits='cumulative', the effects are the same for all groups above "
+            f"{groups[0]!r}, so differences between them are zero.",
             argument="of",
             hint=f"Pass of=({groups[1]!r}, {groups[0]!r}) for the effects.",
             value=of,

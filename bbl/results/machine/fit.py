@@ -50,7 +50,7 @@ __all__ = ["BBLResults"]
 # Larger parameters have no finite optimum: naive Bayes without a prior count uses ln 1e-300 (-690)
 # for ln 0.
 LARGEST_LOG_ODDS = 100.0
-CUMULATIVE_PRIORS = "With priors, probabilities no longer follow cumulative logits"
+CUMULATIVE_PRIORS = "With priors, the probabilities no longer follow a model with cumulative logits"
 CALIBRATED = " The calibration of class scores is treated as fixed."
 TEMPERATURE = (
     "calibrate='temperature' multiplied the class scores by an estimated factor, and standard "

@@ -68,7 +68,7 @@ JOINT_NOTE = (
 )
 CUMULATIVE_NOTE = (
     " Parameters are log odds ratios of a group or a higher one against all lower groups, with "
-    "Wald tests. They are the same for all groups after {}."
+    "Wald tests. They are the same for all groups above {}."
 )
 SURVEY_NOTE = (
     "{}: t and F distributions, joint tests with the Rao-Scott correction. Tests do not depend "

@@ -657,9 +657,9 @@ class MachineResults(ModelResults):
         empty_groups = np.flatnonzero(self.estimate.class_prior == 0.0)
         if len(empty_groups):
             raise DataError(
-                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit "
-                "(of a single fold, because of refit=False), so its parameters have no standard "
-                "errors.",
+                f"group {self.labels.groups[empty_groups[0]]!r} has no training rows in this fit, "
+                "which uses the training rows of a single fold because of refit=False, so its "
+                "parameters have no standard errors.",
                 hint="Fit with refit=True.",
             )
 

@@ -135,7 +135,7 @@ def _warn_unmixed(rhat: pd.Series) -> None:
             ConvergenceWarning(
                 f"The chains have not mixed: the split R-hat of the energy is {shown}, but it "
                 f"should be below {MAX_RHAT}.",
-                hint="Increase nsteps. Until then, do not use the draws as a sample.",
+                hint="Increase nsteps, and do not use these draws as a sample.",
             ),
             stacklevel=5,
         )

@@ -153,8 +153,8 @@ def _conditional_ratio_test(
         or not other.engine.has_tests
     ):
         raise OptionError(
-            "only one of the models was fitted by maximising P(y|x), a likelihood on a "
-            "different scale."
+            "only one of the models was fitted by maximising P(y|x), so their likelihoods "
+            "are on different scales."
         )
     term_sets = [  # of each fit: names of the predictors of each term, including single predictors
         {

@@ -49,7 +49,7 @@ def number_ratio_test(fit: MachineResults, other: MachineResults) -> dict[str, f
         if result.survey is not None:
             raise OptionError(
                 "likelihood ratios of numeric predictors assume independently sampled rows, but "
-                "this fit has a sampling design."
+                "this model was fitted with a sampling design."
             )
     if fit._categorical.estimate.parameters.layout != other._categorical.estimate.parameters.layout:
         raise OptionError(

@@ -182,8 +182,8 @@ class NetworkResults(SingleGraph, ClassifierResults):
         if isinstance(self.structure, AveragedStructure):
             return self.structure.members
         raise AttributeError(
-            "A single network has no members. For an average of networks, members is a dict of "
-            "structures by feature."
+            "A single network has no members. For an average of networks, members is a dict that "
+            "maps features to structures."
         )
 
     @property
@@ -255,7 +255,7 @@ class NetworkResults(SingleGraph, ClassifierResults):
             raise OptionError(
                 "Tables that were averaged or weighted (MANB, WANBIA, AWNB) have no "
                 "Dirichlet posterior, so they have no standard errors.",
-                hint="Fit without manb_prior, wanbia, awnb_trees and awnb_bootstrap.",
+                hint="Fit without manb_prior, wanbia, awnb_trees or awnb_bootstrap.",
             )
         return cell_tables(self.labels, network, *self._errors)
 

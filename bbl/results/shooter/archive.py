@@ -93,7 +93,7 @@ def unpack(meta: dict, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     terms = list(chosen)
     path = _unpack_path(arrays["path"])
     if not np.isin(arrays["entered"], path.index).all():
-        raise ValueError("its terms enter at points that are not on its path")
+        raise ValueError("a term enters at a penalty that is not on its path")
     penalties = tuple(real("penalties", v, 0.0, open_low=True) for v in meta["penalties"])
     if len(penalties) < max(map(len, terms), default=1):  # each order of terms has a penalty
         raise ValueError("its penalties are malformed")

@@ -161,6 +161,7 @@ def check_single_rows(
     """
     if survey is not None:
         raise DataError(
-            f"{what} assumes independently sampled rows, but this fit has a sampling design.",
+            f"{what} assumes independently sampled rows, but this model was fitted with a "
+            "sampling design.",
             hint=hint,
         )

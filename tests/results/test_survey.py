@@ -382,7 +382,7 @@ def test_bad_designs_are_answered():
     )
     alone = stages.assign(N=50.0, ssu=np.where(DATA["psu"] == 3, 0, stages["ssu"]))
     bad(
-        "one cluster of column 'psu' has only one cluster, .*clusters, or pass lonely='remove'",
+        "one cluster of column 'psu' has only one cluster, .*cluster, or pass lonely='remove'",
         data=alone,
         cluster=["psu", "ssu"],
         fpc=["M", "N"],

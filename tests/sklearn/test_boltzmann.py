@@ -379,7 +379,7 @@ class TestErrors:
             ({"pairs": "x0*nothing"}, FormulaError, "'nothing' is not a column"),
             ({"pairs": "x0:x1:x2", "method": "mf"}, FormulaError, "three or more"),
             ({"pairs": [("x0", "x9")]}, OptionError, "'x9'"),
-            ({"pairs": [(0, 5)]}, OptionError, "of the 5 columns"),
+            ({"pairs": [(0, 5)]}, OptionError, "X, which has 5 columns"),
             ({"pairs": [(0, 0)]}, OptionError, "different"),
             ({"pairs": ["x0"]}, OptionError, "'x0'"),
             ({"pairs": 3}, BBLTypeError, "pairs must be"),

@@ -329,7 +329,6 @@ class _Rounds:
         if not self.penalised:
             self._find_free()
         free = self.free.ravel()
-        # a ridge with the weight of one sampled row keeps the fit to the sample finite
         self.penalty = (
             np.zeros((int(free.sum()),) * 2) if penalty is None else penalty[np.ix_(free, free)]
         )
@@ -338,19 +337,16 @@ class _Rounds:
         """Find linearly independent columns, and the cells that determine finite estimates."""
         rows = self.rows
         gram = self.design.gram()
-        if (self.occurs & (gram.diagonal() == 0.0)).any() or not self._is_regular(gram):
+        self.columns, self.aliased = independent_of_gram(gram)
+        if (self.occurs & (gram.diagonal() == 0.0)).any() or not self.columns.all():
             # levels that occur together in few rows: their columns are determined by all rows
             gram = rows.products.grams_of(rows.rows.summed(_Moments(rows.products, _ones)))[0]
             rows.passes += 1
-        self.columns, self.aliased = independent_of_gram(gram)
+            self.columns, self.aliased = independent_of_gram(gram)
         self.free = np.repeat(self.columns[None], len(self.free), axis=0)
         self.direction = margins_of_sums(rows.row_counts[rows.groups], self.layout)
         if self.direction.any():
             self._restrict_to_face()
-
-    def _is_regular(self, gram: np.ndarray) -> bool:
-        """Return whether all columns of a design are independent, given their inner products."""
-        return bool(independent_of_gram(gram)[0].all())
 
     def _restrict_to_face(self) -> None:
         """Restrict the free coefficients to those that are determined by the cells on the face."""
@@ -372,6 +368,7 @@ class _Rounds:
 
     def start(self) -> np.ndarray:
         """Return the coefficients (c,) fitted to the sample, and set the metric at this point."""
+        # a ridge with the weight of one sampled row keeps the fit to the sample finite
         ridge = np.diag(np.full(len(self.penalty), 1.0 / self.sample.n))
         objective = _Penalised(
             self.design,

@@ -7,7 +7,8 @@ standard errors and intervals.
 #
 # Delta method: with coefficients b of covariance V, a quantity q of averages A_s has the variance
 # ``g' V g``, where ``g = sum_s (dq / dA_s) (dA_s / db)``. The statistic is (q - null) / se, where
-# ``null`` is the value under no effect: 0, or 1 for ratios.
+# ``null`` is the value under no effect: 0, or 1 for ratios. With numeric predictors, intervals are
+# asymmetric, and se is replaced by the width on the side of ``null``; see `_with_moved_limits`.
 
 from __future__ import annotations
 
@@ -558,9 +559,8 @@ def _encode_by_column(
 
 
 BLOCK = 2**22  # derivatives that are in memory at a time, in numbers: 32 MiB
-LEAST_WIDTH = (
-    0.25  # share of a symmetric limit's distance that the limit of a contrast has at least
-)
+# smallest distance between a contrast and its limit, relative to the symmetric half-width
+LEAST_WIDTH = 0.25
 
 
 @dataclass(frozen=True)
@@ -717,9 +717,11 @@ def estimate_by_delta_method(
     for first_unit in range(0, rows.n_units, block_units):
         units = rows.units(first_unit, min(first_unit + block_units, rows.n_units))
         averages, derivatives = _scenario_sums(contrasts, units, scores, delta.gradient)
-        values, gradients = _combine(contrasts, averages, derivatives, delta, level)
+        values, df, gradients = _combine(contrasts, averages, derivatives, delta, level)
         if isinstance(delta.gradient, NumberScoreGradient):
-            values = _with_moved_limits(contrasts, units, scores, delta, values, gradients, level)
+            values = _with_moved_limits(
+                contrasts, units, scores, delta, values, df, gradients, level
+            )
         blocks.append(values)
     return _join_units(blocks)
 
@@ -789,7 +791,7 @@ def estimate_streamed(
     if delta is None or derivative_sums is None:
         return _without_errors(contrasts, average_by_scenario), rows.keys(filled)
     derivative_averages = derivative_sums[:, filled] / totals[filled][:, None, None, None]
-    values, _ = _combine(contrasts, average_by_scenario, list(derivative_averages), delta, level)
+    values, *_ = _combine(contrasts, average_by_scenario, list(derivative_averages), delta, level)
     return values, rows.keys(filled)
 
 
@@ -821,9 +823,9 @@ def _combine(
     derivatives_by_scenario: list[np.ndarray],
     delta: DeltaMethod,
     level: float,
-) -> tuple[EffectValues, list[np.ndarray]]:
-    """Return effects with symmetric limits by the delta method, and the gradient (U, K, K, 1 +
-    size) of each quantity.
+) -> tuple[EffectValues, np.ndarray, list[np.ndarray]]:
+    """Return effects with symmetric limits by the delta method, their degrees of freedom (Q, U, K),
+    and the gradient (U, K, K, 1 + size) of each quantity.
 
     The gradient is computed by the chain rule. It combines the derivatives (s, U, K) of a quantity
     with respect to its averages, and the derivatives (U, K, K, 1 + size) of the K averages in each
@@ -849,9 +851,10 @@ def _combine(
             df.append(np.broadcast_to(own_df, variances[-1].shape))
         gradients.append(gradient)
         estimates.append(contrast)
-    values = _add_t_limits(contrasts, np.array(estimates), np.sqrt(variances), np.array(df), level)
+    all_df = np.array(df)
+    values = _add_t_limits(contrasts, np.array(estimates), np.sqrt(variances), all_df, level)
     is_impossible = _find_impossible(contrasts, average_by_scenario)
-    return replace(values, is_impossible=is_impossible), gradients
+    return replace(values, is_impossible=is_impossible), all_df, gradients
 
 
 def _with_moved_limits(
@@ -860,6 +863,7 @@ def _with_moved_limits(
     scores: Scores,
     delta: DeltaMethod,
     values: EffectValues,
+    df: np.ndarray,
     gradients: list[np.ndarray],
     level: float,
 ) -> EffectValues:
@@ -879,13 +883,10 @@ def _with_moved_limits(
     """
     K = delta.gradient.n_groups
     # moves (Q, K, U, K, 1 + size) of all coefficients, for each quantity and group
+    quantiles = t_quantile(0.5 + level / 2, df)
     moves = []
-    df = np.empty(values.estimate.shape)
-    quantiles = np.empty(values.estimate.shape)
-    for q, gradient in enumerate(gradients):
-        df[q] = delta.covariance.degrees_of_freedom(gradient)
-        quantiles[q] = t_quantile(0.5 + level / 2, df[q])
-        move = delta.covariance.directions(gradient) * quantiles[q][..., None, None]
+    for gradient, quantile in zip(gradients, quantiles, strict=True):
+        move = delta.covariance.directions(gradient) * quantile[..., None, None]
         moves.append(np.moveaxis(move, 1, 0))
     # averages of a quantity's scenarios, with moves in both directions
     averages = [

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from bbl.engines.conditional.products import DesignProducts, has_products
@@ -19,10 +21,12 @@ __all__ = [
     "DenseDesign",
     "Likelihood",
     "TableDesign",
+    "assemble_information",
     "design",
     "independent_columns",
     "independent_of_gram",
     "information",
+    "information_weights",
     "is_large",
     "make_design",
     "raw_design",
@@ -108,21 +112,8 @@ class TableDesign:
 
     def information(self, p: np.ndarray, weights: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Return the Fisher information of the `free` coefficients; see `information`."""
-        stops = np.cumsum(free.sum(axis=1))
-        starts = stops - free.sum(axis=1)
-        out = np.empty((int(free.sum()),) * 2)
-        groups = [(a, b) for a in range(len(free)) for b in range(a + 1)]
-        root = [
-            weights * p[:, 1 + a] * (np.maximum(1.0 - p[:, 1 + a], 0.0) if a == b else -p[:, 1 + b])
-            for a, b in groups
-        ]
-        for (a, b), block in zip(
-            groups, self.products.grams(self.codes, np.array(root)), strict=True
-        ):
-            own = block[np.ix_(free[a], free[b])]
-            out[starts[a] : stops[a], starts[b] : stops[b]] = own
-            out[starts[b] : stops[b], starts[a] : stops[a]] = own.T
-        return out
+        grams = self.products.grams(self.codes, information_weights(p, weights))
+        return assemble_information(grams, free)
 
     def gram(self) -> np.ndarray:
         """Return the inner products (p, p) of all columns, which are row counts."""
@@ -193,6 +184,30 @@ def independent_of_gram(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     loadings = solve_triangular(R[:r, :r], R[:r, r:])
     aliased[pivots[:r]] = np.abs(loadings).max(axis=1, initial=0.0) > ZERO_LOADING
     return columns, aliased
+
+
+def information_weights(p: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return the weights of rows in each block of the information, for groups a >= b >= 1."""
+    return np.array(
+        [
+            weights * p[:, a] * (np.maximum(1.0 - p[:, a], 0.0) if a == b else -p[:, b])
+            for a in range(1, p.shape[1])
+            for b in range(1, a + 1)
+        ]
+    )
+
+
+def assemble_information(blocks: Iterable[np.ndarray], free: np.ndarray) -> np.ndarray:
+    """Return the information of the free coefficients from blocks (p, p) for groups a >= b >= 1."""
+    stops = np.cumsum(free.sum(axis=1))
+    starts = stops - free.sum(axis=1)
+    out = np.empty((int(free.sum()),) * 2)
+    pairs = [(a, b) for a in range(len(free)) for b in range(a + 1)]
+    for (a, b), block in zip(pairs, blocks, strict=True):
+        own = block[np.ix_(free[a], free[b])]
+        out[starts[a] : stops[a], starts[b] : stops[b]] = own
+        out[starts[b] : stops[b], starts[a] : stops[a]] = own.T
+    return out
 
 
 def is_large(n: int, layout: Layout) -> bool:

@@ -20,7 +20,13 @@ from bbl.engines.conditional.coding import Coding, coding_of
 from bbl.engines.conditional.discriminative import HARMLESS, OFFSET_PENALTY
 from bbl.engines.conditional.full_batch import inverse_contrasts
 from bbl.engines.conditional.kernel import kernel_scale
-from bbl.engines.conditional.likelihood import Likelihood, TableDesign, independent_of_gram
+from bbl.engines.conditional.likelihood import (
+    Likelihood,
+    TableDesign,
+    assemble_information,
+    independent_of_gram,
+    information_weights,
+)
 from bbl.engines.conditional.maximum import (
     MAX_COEFFICIENTS,
     OFF_FACE_LOG,
@@ -160,7 +166,7 @@ class _Probabilities:
     def __call__(self, products: DesignProducts, block: Sample) -> np.ndarray:
         """Return the weights (w, n) of a block's n rows."""
         p = _probabilities(products.scores(block.codes, self.coefficients))
-        return _information_weights(p, block.weights)
+        return information_weights(p, block.weights)
 
 
 @dataclass(frozen=True)
@@ -176,7 +182,7 @@ class _EqualOnFace:
         """Return the weights (w, n) of a block's n rows."""
         on_face = products.scores(block.codes, self.direction) > -0.5
         equal = on_face / np.maximum(on_face.sum(axis=1, keepdims=True), 1)
-        return _information_weights(equal, np.ones(block.n))
+        return information_weights(equal, np.ones(block.n))
 
 
 def _ones(products: DesignProducts, block: Sample) -> np.ndarray:
@@ -249,17 +255,6 @@ def _probabilities(scores: np.ndarray) -> np.ndarray:
     scores = np.column_stack([np.zeros(len(scores)), scores])
     p = np.exp(scores - scores.max(axis=1, keepdims=True))
     return p / p.sum(axis=1, keepdims=True)
-
-
-def _information_weights(p: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return the weights of rows in each block of the information, for groups a >= b >= 1."""
-    return np.array(
-        [
-            weights * p[:, a] * (np.maximum(1.0 - p[:, a], 0.0) if a == b else -p[:, b])
-            for a in range(1, p.shape[1])
-            for b in range(1, a + 1)
-        ]
-    )
 
 
 class _Penalised(Likelihood):
@@ -359,7 +354,7 @@ class _Rounds:
         information = _Moments(self.rows.products, _EqualOnFace(self.direction))
         blocks = self.rows.products.grams_of(self.rows.rows.summed(information) / self.rows.rows.n)
         self.rows.passes += 1
-        fisher = _assemble(blocks, self.free)
+        fisher = assemble_information(blocks, self.free)
         basis = rank(fisher)[0]
         directions = null_directions(fisher, basis)
         self.flat = np.zeros((k - 1, p, directions.shape[1]))
@@ -436,7 +431,10 @@ class _Rounds:
                 has_all = True
                 coefficients = self.off_face.copy()
                 coefficients[self.free] += theta
-                H = _assemble(self.rows.information(coefficients), self.free) + self.penalty
+                H = (
+                    assemble_information(self.rows.information(coefficients), self.free)
+                    + self.penalty
+                )
                 H[np.diag_indices_from(H)] *= 1.0 + 1e-12
                 self.metric = H
                 factor = cho_factor(H)
@@ -462,19 +460,6 @@ def _direction(
     out = solve(out)
     for (step, change), projection in zip(pairs, reversed(projections), strict=True):
         out = out + (projection - float(change @ out) / float(step @ change)) * step
-    return out
-
-
-def _assemble(blocks: Any, free: np.ndarray) -> np.ndarray:
-    """Return the information of the free coefficients from blocks (p, p) for groups a >= b >= 1."""
-    stops = np.cumsum(free.sum(axis=1))
-    starts = stops - free.sum(axis=1)
-    out = np.empty((int(free.sum()),) * 2)
-    pairs = [(a, b) for a in range(len(free)) for b in range(a + 1)]
-    for (a, b), block in zip(pairs, blocks, strict=True):
-        own = block[np.ix_(free[a], free[b])]
-        out[starts[a] : stops[a], starts[b] : stops[b]] = own
-        out[starts[b] : stops[b], starts[a] : stops[a]] = own.T
     return out
 
 

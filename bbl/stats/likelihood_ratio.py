@@ -17,9 +17,8 @@ __all__ = ["LikelihoodRatio", "likelihood_ratio"]
 
 RANDOM_TABLES = 1999  # tables drawn if the tables with the same margins are not enumerated
 MAX_TABLES = 10**6  # maximum number of 2 x 2 tables to enumerate
-MAX_PARTIAL = (
-    10**6
-)  # maximum number of partial tables per predictor, which takes less than a second
+# maximum number of partial tables per predictor, which takes less than a second
+MAX_PARTIAL = 10**6
 ALL_PARTIAL = 4 * 10**6  # the same for all predictors of a call together
 
 

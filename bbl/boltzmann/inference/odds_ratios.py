@@ -24,9 +24,8 @@ from bbl.rows.sample import Sample
 
 __all__ = ["ConditionalRatio", "LogOddsRatios", "conditional_ratio", "log_odds_ratios"]
 
-MAX_CONTRASTS = (
-    2**22
-)  # maximum number of entries of the matrix that maps couplings to the log odds ratios of a pair
+# maximum number of entries of the matrix that maps couplings to the log odds ratios of a pair
+MAX_CONTRASTS = 2**22
 
 
 class LogOddsRatios(NamedTuple):

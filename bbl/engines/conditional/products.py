@@ -21,9 +21,8 @@ from bbl.rows.sample import Sample
 __all__ = ["DesignProducts", "has_products"]
 
 MAX_PAIR_STATES = 2**16  # joint levels of two composites; the table stays in the second-level cache
-MAX_QUAD_STATES = (
-    2**16
-)  # joint levels of four composites, unless a single predictor has more levels
+# joint levels of four composites, unless a single predictor has more levels
+MAX_QUAD_STATES = 2**16
 MAX_STATES = 2**22  # beyond, tables are larger than the products they replace
 BLOCK_ROWS = 16_384  # rows at a time for tables of two composites
 MAX_TABLE_BYTES = 2**27  # of tables that are filled at a time

@@ -32,9 +32,8 @@ __all__ = [
     "zero_margins",
 ]
 
-MAX_PROGRAMME_CELLS = (
-    2**21
-)  # maximum number of states times parameters for solving the linear programme
+# maximum number of states times parameters for solving the linear programme
+MAX_PROGRAMME_CELLS = 2**21
 ROUNDING = 1e-13  # eigenvalues of an information up to this value are rounding errors
 # the programme's solution is 1 for states that lose their probability, and 0 for all others
 OFF_FACE = 0.5

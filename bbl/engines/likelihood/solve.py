@@ -56,9 +56,8 @@ __all__ = [
 
 MAX_STATES = 2**16  # maximum number of states for sums over a table of all states
 MAX_NEWTON_SIZE = 600  # maximum number of parameters for Newton's method
-MAX_INFORMATION_SIZE = (
-    1500  # maximum number of parameters for finding the rank of their information
-)
+# maximum number of parameters for finding the rank of their information
+MAX_INFORMATION_SIZE = 1500
 MAX_CELLS = 2.0**24  # maximum number of cells of all cliques of a junction tree
 OFF_FACE_LOG = 40.0  # states off the face are given a probability of at most exp(-40)
 NO_PROBABILITY = 1e-16  # cells of a junction tree with a probability below this never occur

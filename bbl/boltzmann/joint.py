@@ -28,7 +28,7 @@ NFOLD = 5  # number of folds for scoring and tuning the start
 
 
 class Joint(NamedTuple):
-    """The joint fit at one setting, including the scores of the start.
+    """The joint fit at one setting, including the class scores at its starting point.
 
     Attributes
     ----------

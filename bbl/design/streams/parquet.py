@@ -231,7 +231,7 @@ def _place_of(path: str) -> str:
 
 
 def _stored_without_dictionary(fragment: Fragment, names: frozenset[str]) -> frozenset[str]:
-    """Return those of the columns `names` that are stored without a dictionary.
+    """Return the columns in `names` that are stored without a dictionary.
 
     Such columns of a Parquet file do not have a declared order.
     """

@@ -256,7 +256,7 @@ def read_asset(name: str) -> str:
 
 
 def _bars(caption: str) -> str:
-    """Return an empty table of probabilities, below a line for the decision."""
+    """Return a line of text for the decision, followed by an empty table of probabilities."""
     return (
         '<p class="status" id="whatif-status" role="status"></p>'
         f'<table class="bars"><caption>{html_text(caption)}</caption>'

@@ -34,7 +34,9 @@ MOST_FOLDS = 50  # one of them is held out
 
 def auto_assignment() -> FoldAssignment:
     """Return the fold assignment for rows read in batches; the first fold is held out."""
-    return FoldAssignment(MOST_FOLDS, np.random.default_rng(0), least=HELD_OUT_ROWS)
+    return FoldAssignment(
+        MOST_FOLDS, np.random.default_rng(0), least=HELD_OUT_ROWS, first_only=True
+    )
 
 
 def fit_average_of_all_rows(

@@ -48,6 +48,13 @@ class FoldAssignment:
     rng: np.random.Generator | None = None  # for shuffled folds; None for consecutive folds
     # least number of rows of a fold: with fewer rows, there are fewer folds, or none
     least: int = 0
+    # whether only the first fold is held out: the rows of all others are stored together as fold 1
+    first_only: bool = False
+
+    @property
+    def n_stored(self) -> int:
+        """Number of folds that are stored separately."""
+        return 2 if self.first_only else self.nfold
 
     def of_rows(self, n: int) -> FoldAssignment | None:
         """Return the specification for `n` rows; None if there are too few for two folds."""
@@ -96,6 +103,7 @@ class FoldAssigner:
     ):
         self.whole = whole
         self.nfold = assignment.nfold
+        self.first_only = assignment.first_only
         self.rng = assignment.rng
         n_copies = totals if whole else rows
         if assignment.nfold > n_copies.sum():
@@ -229,6 +237,8 @@ class FoldAssigner:
         Integer weights are replaced by the number of copies in the fold; other weights remain
         unchanged.
         """
+        if self.first_only:
+            copies = np.stack([copies[0], copies[1:].sum(axis=0)])
         for f, fold_copies in enumerate(copies):  # fold_copies: (n,)
             positions = np.flatnonzero(fold_copies > 0)
             if len(positions):

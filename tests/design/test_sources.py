@@ -161,6 +161,30 @@ def test_shuffled_folds_of_weighted_rows_do_not_depend_on_batches(table):
         assert all(map(np.array_equal, a, b))
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_first_fold_can_be_held_out_alone(weighted, table):
+    table = table.assign(n=np.arange(len(table)) % 4 + 1)
+    weights = "n" if weighted else None
+
+    def read(first_only):
+        assignment = FoldAssignment(5, np.random.default_rng(1), first_only=first_only)
+        source = lazy_source(lambda: iter([table]))
+        return encode_source(source, "y ~ . - n", weights, assignment=assignment).sample
+
+    found, expected = read(True), read(False)
+    assert {f for _, f in found.buckets} == {0, 1}
+    for own, other in (
+        (found.fold(0), expected.fold(0)),
+        (found.fold(1), expected.without(0)),
+    ):
+        own, other = (rows.draw(rows.n, np.random.default_rng(0)) for rows in (own, other))
+        levels = [6] * 9
+        assert own.total == other.total
+        assert all(
+            map(np.array_equal, level_counts(own, levels, 2), level_counts(other, levels, 2))
+        )
+
+
 def test_ordered_categories_keep_their_order_and_have_to_agree(table):
     order = pd.CategoricalDtype(["c", "a", "b", "f", "e", "d"], ordered=True)
     declared = table.assign(x0=table["x0"].astype(order))

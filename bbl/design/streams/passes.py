@@ -251,7 +251,7 @@ def encode_source(
     assigner = (
         None if assignment is None else FoldAssigner(assignment, rows, totals / unit, are_counts)
     )
-    nfold = 0 if assignment is None else assignment.nfold
+    nfold = 0 if assignment is None else assignment.n_stored
     # whether the sink stores a mask of missing values
     masked = missing == "marginal" and summary.has_missing
     make_empty_sink = make_sink if cluster is None else cluster.make_sink

@@ -150,19 +150,87 @@ class _Composites:
 class _PairTable:
     """A table of two composites, and the design columns with sums that are computed from it.
 
+    A column is the product of one function of each composite. In most columns, one of the two
+    functions is the constant 1, or both are indicators of single levels. Products with tables
+    therefore use only the few functions that occur in columns of two factors, and the margins of
+    the table for the other columns.
+
     Attributes
     ----------
     composites : (int, int)
         The two composites; the second is -1 if the table has only one.
+    values : tuple of two ndarrays, shapes (functions, states)
+        Values of each composite's functions at its joint levels.
+    alone : tuple of two pairs of ndarrays of intp, shape (C,)
+        For each composite, the design columns with no other factor, and the position of their
+        function.
     columns : ndarray of intp, shape (C,)
-        Columns of the design.
+        The columns with two factors.
+    factors : tuple of two ndarrays, shapes (used functions, states)
+        Values of the functions that occur in `columns`.
     cells : tuple of two ndarrays of intp, shape (C,)
-        For each column, the positions of its two factors among the functions of the composites.
+        For each of `columns`, the positions of its two functions in `factors`.
     """
 
     composites: tuple[int, int]
+    values: tuple[np.ndarray, np.ndarray]
+    alone: tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
     columns: np.ndarray
+    factors: tuple[np.ndarray, np.ndarray]
     cells: tuple[np.ndarray, np.ndarray]
+
+    @classmethod
+    def of(
+        cls,
+        composites: tuple[int, int],
+        values: tuple[np.ndarray, np.ndarray],
+        columns: np.ndarray,
+        functions: tuple[np.ndarray, np.ndarray],
+    ) -> _PairTable:
+        """Return the table for `columns` (C,) with the positions of their two `functions`."""
+        first, second = functions
+        joint = (first > 0) & (second > 0)
+        used, places = zip(
+            *(np.unique(own[joint], return_inverse=True) for own in functions), strict=True
+        )
+        return cls(
+            composites,
+            values,
+            (
+                (columns[second == 0], first[second == 0]),
+                (columns[(first == 0) & (second > 0)], second[(first == 0) & (second > 0)]),
+            ),
+            columns[joint],
+            (values[0][used[0]], values[1][used[1]]),
+            (places[0].ravel(), places[1].ravel()),
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of joint levels of each composite."""
+        return self.values[0].shape[1], self.values[1].shape[1]
+
+    def lookup(self, coefficients: np.ndarray) -> np.ndarray:
+        """Return the contribution (k, cells) of each cell to the scores."""
+        k = len(coefficients)
+        first, second = self.factors
+        tables = np.zeros((k, len(first), len(second)))
+        tables[:, self.cells[0], self.cells[1]] = coefficients[:, self.columns]
+        out = first.T @ tables @ second
+        for axis, (columns, functions) in enumerate(self.alone):
+            own = coefficients[:, columns] @ self.values[axis][functions]
+            out += np.expand_dims(own, 2 - axis)
+        return out.reshape(k, -1)
+
+    def to_columns(self, total: np.ndarray, out: np.ndarray) -> None:
+        """Write the sums of this table's columns to `out` (k, p), given the totals (k, cells)."""
+        first, second = self.factors
+        total = total.reshape(len(out), *self.shape)
+        sums = first @ (total @ second.T)
+        out[:, self.columns] = sums[:, self.cells[0], self.cells[1]]
+        for axis, (columns, functions) in enumerate(self.alone):
+            if len(columns):
+                out[:, columns] = total.sum(axis=2 - axis) @ self.values[axis][functions].T
 
 
 class DesignProducts:
@@ -217,7 +285,8 @@ class DesignProducts:
         out = []
         for pair, entries in chosen.items():
             columns, rows, others = np.array(entries, dtype=np.intp).T
-            out.append(_PairTable(pair, columns, (rows, others)))
+            values = (self._values(pair[0]), self._values(pair[1]))
+            out.append(_PairTable.of(pair, values, columns, (rows, others)))
         return out
 
     @cached_property
@@ -259,7 +328,7 @@ class DesignProducts:
         return out
 
     def scores_and_sums(
-        self, codes: np.ndarray, coefficients: np.ndarray, residuals: Callable
+        self, codes: np.ndarray, lookups: list[np.ndarray], residuals: Callable
     ) -> tuple[float, np.ndarray]:
         """Return the sums over rows of a function of the scores, and of residuals times the design.
 
@@ -267,7 +336,8 @@ class DesignProducts:
         ----------
         codes : ndarray, shape (q, n)
             Codes of composites, from `compact_codes`.
-        coefficients : ndarray, shape (k, p)
+        lookups : list of ndarrays, shape (k, cells)
+            Result of `lookups` for the coefficients of k groups.
         residuals : callable
             ``residuals(rows, scores)`` takes a slice of b rows and their scores (k, b), which it
             may overwrite. It returns a number and the residuals (k, b).
@@ -279,10 +349,8 @@ class DesignProducts:
         sums : ndarray, shape (k, p)
             Sums over rows of the residuals times the design.
         """
-        k = len(coefficients)
         n = codes.shape[1]
-        lookups = self._lookups(coefficients)
-        totals = [np.zeros((k, lookup.shape[1])) for lookup in lookups]
+        totals = [np.zeros(lookup.shape) for lookup in lookups]
         value = 0.0
         for first in range(0, n, BLOCK_ROWS):
             rows = slice(first, min(n, first + BLOCK_ROWS))
@@ -291,7 +359,7 @@ class DesignProducts:
             own, values = residuals(rows, scores)
             value += own
             self._add(totals, cells, values)
-        return value, self._to_columns(totals, k)
+        return value, self._to_columns(totals)
 
     def _add(self, totals: list[np.ndarray], cells: list[np.ndarray], values: np.ndarray) -> None:
         """Add the `values` (k, b) of rows to the totals (k, cells) of each table."""
@@ -304,7 +372,7 @@ class DesignProducts:
         (k, p).
         """
         out = np.empty((len(codes), len(coefficients)))
-        lookups = self._lookups(coefficients)
+        lookups = self.lookups(coefficients)
         for first in range(0, len(codes), BLOCK_ROWS):
             rows = slice(first, min(len(codes), first + BLOCK_ROWS))
             cells = self._cells(self._compact(codes[rows]))
@@ -315,24 +383,17 @@ class DesignProducts:
         """Return ``values.T @ design`` (k, p), from codes (n, m) and `values` (n, k)."""
         k = values.shape[1]
         columns = np.ascontiguousarray(values.T)
-        totals = [
-            np.zeros((k, len(self._values(a)[0]) * len(self._values(b)[0])))
-            for a, b in (table.composites for table in self._pair_tables)
-        ]
+        totals = [np.zeros((k, table.shape[0] * table.shape[1])) for table in self._pair_tables]
         for first in range(0, len(codes), BLOCK_ROWS):
             rows = slice(first, min(len(codes), first + BLOCK_ROWS))
             self._add(totals, self._cells(self._compact(codes[rows])), columns[:, rows])
-        return self._to_columns(totals, k)
+        return self._to_columns(totals)
 
-    def _lookups(self, coefficients: np.ndarray) -> list[np.ndarray]:
-        """Return the contributions (k, cells) of each table's cells to the scores."""
-        out = []
-        for table in self._pair_tables:
-            first, second = (self._values(c) for c in table.composites)
-            cells = np.zeros((len(coefficients), len(first), len(second)))
-            cells[:, table.cells[0], table.cells[1]] = coefficients[:, table.columns]
-            out.append((first.T @ cells @ second).reshape(len(coefficients), -1))
-        return out
+    def lookups(self, coefficients: np.ndarray) -> list[np.ndarray]:
+        """Return the contributions (k, cells) of each table's cells to the scores, for
+        `coefficients` (k, p).
+        """
+        return [table.lookup(coefficients) for table in self._pair_tables]
 
     def _look_up(self, cells: list[np.ndarray], lookups: list[np.ndarray], n: int) -> np.ndarray:
         """Return the scores (k, n) of rows, given their cell in each table."""
@@ -342,13 +403,11 @@ class DesignProducts:
                 scores[g] += own.take(cell)
         return scores
 
-    def _to_columns(self, totals: list[np.ndarray], k: int) -> np.ndarray:
+    def _to_columns(self, totals: list[np.ndarray]) -> np.ndarray:
         """Return the sums (k, p) of columns, given the totals (k, cells) of each table."""
-        out = np.zeros((k, self.p))
+        out = np.zeros((len(totals[0]), self.p))
         for table, total in zip(self._pair_tables, totals, strict=True):
-            first, second = (self._values(c) for c in table.composites)
-            sums = first @ total.reshape(k, first.shape[1], second.shape[1]) @ second.T
-            out[:, table.columns] = sums[:, table.cells[0], table.cells[1]]
+            table.to_columns(total, out)
         return out
 
     # -- information -------------------------------------------------------------------------------
@@ -393,7 +452,7 @@ class DesignProducts:
         """
         out = np.zeros((len(weights), self._moments.size))
         tables = self._moments.tables
-        cells = [_n_cells(self._of_four, subset) for subset, _ in tables]
+        cells = [_n_cells(self._of_four, subset) for subset, *_ in tables]
         # as many tables at a time as fit into memory
         step = max(1, int(MAX_TABLE_BYTES // (8.0 * len(weights) * max(cells, default=1))))
         for first in range(0, len(tables), step):
@@ -405,18 +464,17 @@ class DesignProducts:
     ) -> None:
         """Compute the moments that belong to `tables`, and write them to `out` (w, M)."""
         composites = self._of_four
-        totals = [np.zeros((len(weights), _n_cells(composites, subset))) for subset, _ in tables]
+        totals = [np.zeros((len(weights), _n_cells(composites, subset))) for subset, *_ in tables]
         for first in range(0, len(codes), QUAD_ROWS):
             rows = slice(first, min(len(codes), first + QUAD_ROWS))
             joint = _JointCodes(composites, codes[rows])
-            for (subset, _), total in zip(tables, totals, strict=True):
+            for (subset, *_), total in zip(tables, totals, strict=True):
                 cell = joint(subset)
                 for own, weight in zip(total, weights, strict=True):
                     own += np.bincount(cell, weight[rows], len(own))
-        for (subset, entries), total in zip(tables, totals, strict=True):
-            flat = np.array([composites.to_functions(subset, own) for own in total])
-            for target, positions in entries:
-                out[:, target] = flat[:, positions]
+        for (subset, moments, positions), total in zip(tables, totals, strict=True):
+            for row, own in zip(out, total, strict=True):
+                np.take(composites.to_functions(subset, own), positions, out=row[moments])
 
 
 class _JointCodes:
@@ -497,53 +555,66 @@ class _Moments:
     size : int
         Number M of moments.
     tables : list
-        For each table, its composites and a list of blocks of moments. A block consists of the
-        positions among all moments, and the positions in the table of products of the composites'
-        functions.
+        For each table, its composites, a slice of the moments, and the positions of these moments
+        among the products of the composites' functions.
     index : ndarray of int, shape (p, p)
         The moment of each product of two columns of the design; M for products that are always 0.
     """
 
     def __init__(self, layout: Layout, composites: _Composites):
-        n_levels = layout.n_levels.astype(np.intp)
+        self.n_levels = layout.n_levels.astype(np.intp)
+        n_levels = self.n_levels
         scopes = [scope for scope in [(), *layout.scopes] if all(n_levels[i] > 1 for i in scope)]
         # columns of each scope, in the design
         starts = {(): 0} | {
             scope: 1 + int(start)
             for scope, start in zip(layout.scopes, layout.cuts[:-1], strict=True)
         }
-        unions = sorted(
-            {tuple(sorted({*one, *other})) for one in scopes for other in scopes}, key=len
-        )
+        pairs = [
+            (one, other, tuple(sorted({*one, *other})))
+            for s, one in enumerate(scopes)
+            for other in scopes[s:]
+        ]
+        by_table = _assign_to_tables({union for *_, union in pairs}, composites)
         offsets: dict[tuple[int, ...], int] = {}
         self.size = 0
-        for union in unions:
-            offsets[union] = self.size
-            self.size += int(np.prod(n_levels[list(union)] - 1, dtype=np.intp))
-        self.tables = self._make_tables(composites, unions, offsets, n_levels)
+        self.tables: list[tuple[tuple[int, ...], slice, np.ndarray]] = []
+        for subset, unions in by_table.items():
+            start = self.size
+            for union in unions:
+                offsets[union] = self.size
+                self.size += int(np.prod(n_levels[list(union)] - 1, dtype=np.intp))
+            positions = _function_positions(subset, unions, composites, n_levels)
+            self.tables.append((subset, slice(start, self.size), positions))
         p = 1 + layout.size
         self.index = np.full((p, p), self.size, dtype=np.int32)
-        for s, one in enumerate(scopes):
-            for other in scopes[s:]:
-                union = tuple(sorted({*one, *other}))
-                block = offsets[union] + self._products(one, other, union, n_levels)
-                block[block < offsets[union]] = self.size
-                a, b = starts[one], starts[other]
-                self.index[a : a + len(block), b : b + block.shape[1]] = block
-                self.index[b : b + block.shape[1], a : a + len(block)] = block.T
+        # blocks of terms with the same numbers of levels differ only in their offset
+        known: dict[tuple, np.ndarray] = {}
+        for one, other, union in pairs:
+            key = (
+                tuple(map(union.index, one)),
+                tuple(map(union.index, other)),
+                tuple(n_levels[list(union)].tolist()),
+            )
+            block = known.get(key)
+            if block is None:
+                block = known[key] = self._products(one, other, union)
+            a, b = starts[one], starts[other]
+            target = self.index[a : a + len(block), b : b + block.shape[1]]
+            np.add(block, offsets[union], out=target)
+            if len(union) < len(one) + len(other):
+                target[block < 0] = self.size
+        np.minimum(self.index, self.index.T, out=self.index)
 
     def _products(
-        self,
-        one: tuple[int, ...],
-        other: tuple[int, ...],
-        union: tuple[int, ...],
-        n_levels: np.ndarray,
+        self, one: tuple[int, ...], other: tuple[int, ...], union: tuple[int, ...]
     ) -> np.ndarray:
         """Return the position of each product of two terms' columns among the moments of their
         union.
 
         The position is a large negative number for products that are always 0.
         """
+        n_levels = self.n_levels
         strides = {}
         stride = 1
         for i in reversed(union):
@@ -557,51 +628,56 @@ class _Moments:
             conflict = np.zeros(out.shape, dtype=bool)
             for i in shared:
                 conflict |= _levels(one, i, n_levels)[:, None] != _levels(other, i, n_levels)
-            out[conflict] = -(2**40)
-        return out
+            out[conflict] = -(2**30)
+        return out.astype(np.int32)
 
-    def _make_tables(
-        self,
-        composites: _Composites,
-        unions: list[tuple[int, ...]],
-        offsets: dict[tuple[int, ...], int],
-        n_levels: np.ndarray,
-    ) -> list[tuple[tuple[int, ...], list[tuple[slice, np.ndarray]]]]:
-        """Return the attribute `tables`; each moment is assigned to one table."""
-        n_composites = len(composites.members)
-        by_subset: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-        for union in unions:
-            subset = tuple(sorted({composites.of_predictor[i] for i in union}))
-            by_subset.setdefault(subset, []).append(union)
-        # smaller sets of composites are sums over a larger table, if there is one
-        tables: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-        containing: dict[tuple[int, ...], tuple[int, ...]] = {}
-        for subset in sorted(by_subset, key=len, reverse=True):
-            home = containing.get(subset)
-            if home is None:
-                home = subset or (0,) * bool(n_composites)
-                for order in range(len(home) + 1):
-                    for smaller in combinations(home, order):
-                        containing.setdefault(smaller, home)
-            tables.setdefault(home, []).extend(by_subset[subset])
-        out = []
-        for subset, own in tables.items():
-            shape = [len(composites.functions[c]) for c in subset]
-            entries = []
-            for union in own:
-                cells = []
-                for c in subset:
-                    scope = tuple(i for i in union if composites.of_predictor[i] == c)
-                    # more than two predictors of a composite are not products of its functions
-                    cells.append(
-                        [
-                            composites.positions[c][tuple(zip(scope, levels, strict=True))]
-                            for levels in product(*(range(1, int(n_levels[i])) for i in scope))
-                        ]
-                    )
-                size = int(np.prod([len(one) for one in cells]))
-                # the predictors of a union are ordered, and so are those of consecutive composites
-                grid = np.ravel_multi_index(np.ix_(*map(np.array, cells)), shape).ravel()
-                entries.append((slice(offsets[union], offsets[union] + size), grid))
-            out.append((subset, entries))
-        return out
+
+def _assign_to_tables(
+    unions: set[tuple[int, ...]], composites: _Composites
+) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return the sets of predictors whose moments are computed from each table of composites."""
+    by_subset: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for union in sorted(unions):
+        subset = tuple(sorted({composites.of_predictor[i] for i in union}))
+        by_subset.setdefault(subset, []).append(union)
+    # smaller sets of composites are sums over a larger table, if there is one
+    tables: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    containing: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for subset in sorted(by_subset, key=len, reverse=True):
+        home = containing.get(subset)
+        if home is None:
+            home = subset or (0,) * bool(composites.members)
+            for order in range(len(home) + 1):
+                for smaller in combinations(home, order):
+                    containing.setdefault(smaller, home)
+        tables.setdefault(home, []).extend(by_subset[subset])
+    return tables
+
+
+def _function_positions(
+    subset: tuple[int, ...],
+    unions: list[tuple[int, ...]],
+    composites: _Composites,
+    n_levels: np.ndarray,
+) -> np.ndarray:
+    """Return the positions of the moments of `unions` among the products of functions of the
+    composites in `subset`.
+    """
+    of_scope: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
+    out = [np.zeros(0, dtype=np.intp)]
+    for union in unions:
+        position = np.zeros(1, dtype=np.intp)
+        # the predictors of a union are ordered, and so are those of consecutive composites
+        for c in subset:
+            scope = tuple(i for i in union if composites.of_predictor[i] == c)
+            own = of_scope.get((c, scope))
+            if own is None:
+                own = of_scope[c, scope] = np.array(
+                    [
+                        composites.positions[c][tuple(zip(scope, levels, strict=True))]
+                        for levels in product(*(range(1, int(n_levels[i])) for i in scope))
+                    ]
+                )
+            position = np.add.outer(position * len(composites.functions[c]), own).ravel()
+        out.append(position)
+    return np.concatenate(out)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,17 +49,12 @@ from bbl.rows.stored import StoredSample
 
 __all__ = ["can_fit_in_rounds", "fit_in_rounds"]
 
-# norm of the gradient of the fit to the sample, below that of all rows there; one more step follows
-SAMPLE_TOLERANCE = 1e-3
-SAMPLE_STEPS = 30  # Newton steps of the fit to the sample
-STEP = 3e-12  # largest change of a coefficient in the step that is not taken
-TOLERANCE = 1e-10  # norm of the gradient that has to be reached too
-MAX_ROUNDS = 100
 MAX_HALVINGS = 20
 SLOW_RATIO = 0.5  # ratio of gradient norms above which a round is slow
 SLOW_ROUNDS = 3  # number of slow rounds after which all rows determine the information
 PAIRS = 10  # number of steps that L-BFGS remembers
 ROUNDING = 1e-13  # relative error of the objective
+SAMPLE_STEPS = 30  # Newton steps of the fit to the sample, if L-BFGS does not reach its maximum
 UNSURE = "separation of the groups by combinations of levels was checked only in a sample of rows"
 
 
@@ -84,6 +79,19 @@ def can_fit_in_rounds(engine: Any, layout: Layout, K: int) -> bool:
     )
 
 
+class _Stop(NamedTuple):
+    """Limits at which the iteration stops."""
+
+    gradient: float  # norm of the gradient
+    step: float  # largest change of a coefficient in the step that is not taken
+    rounds: int  # number of steps
+
+
+ALL_ROWS = _Stop(1e-10, 3e-12, 100)
+# smaller than the gradient of all rows at the maximum of the sample
+SAMPLE = _Stop(1e-4, np.inf, 40)
+
+
 @dataclass(frozen=True)
 class _Gradient:
     """Log-likelihood and its gradient (k - 1, p), summed over a block of rows of one group.
@@ -99,6 +107,11 @@ class _Gradient:
     products: DesignProducts
     groups: np.ndarray
     coefficients: np.ndarray
+
+    @cached_property
+    def lookups(self) -> list[np.ndarray]:
+        """Contributions to the scores, which are the same for all blocks."""
+        return self.products.lookups(self.coefficients)
 
     def __call__(self, composite_codes: np.ndarray, block: Sample) -> list[Any]:
         """Return the sums of a block, given the codes of its composites."""
@@ -122,7 +135,7 @@ class _Gradient:
                 p[group - 1] += weights
             return value, p
 
-        value, sums = self.products.scores_and_sums(composite_codes, self.coefficients, residuals)
+        value, sums = self.products.scores_and_sums(composite_codes, self.lookups, residuals)
         return [value, sums]
 
 
@@ -226,11 +239,20 @@ class _AllRows:
         self.passes += 1
         return value / self.total, sums / self.total
 
-    def information(self, coefficients: np.ndarray) -> list[np.ndarray]:
-        """Return the blocks (p, p) of the information for pairs of groups, in one pass."""
-        moments = _Moments(self.products, _Probabilities(coefficients))
+    def grams(
+        self,
+        products: DesignProducts,
+        weights: Callable[[DesignProducts, Sample], np.ndarray],
+        total: float,
+    ) -> np.ndarray:
+        """Return the weighted products (w, p, p) of the design's columns, divided by `total`, in
+        one pass.
+
+        `weights` is the same as in `_Moments`. These `products` are different from those of
+        gradients, which are sent to the workers of a cluster without the positions of moments.
+        """
         self.passes += 1
-        return [*self.products.grams_of(self.rows.summed(moments) / self.total)]
+        return products.grams_of(self.rows.summed(_Moments(products, weights)) / total)
 
     def draw(self, size: int) -> Sample:
         """Return a random sample of about `size` rows per group, with all rows of rare levels.
@@ -335,8 +357,7 @@ class _Rounds:
         self.columns, self.aliased = independent_of_gram(gram)
         if (self.occurs & (gram.diagonal() == 0.0)).any() or not self.columns.all():
             # levels that occur together in few rows: their columns are determined by all rows
-            gram = rows.products.grams_of(rows.rows.summed(_Moments(rows.products, _ones)))[0]
-            rows.passes += 1
+            gram = rows.grams(self.design.products, _ones, 1.0)[0]
             self.columns, self.aliased = independent_of_gram(gram)
         self.free = np.repeat(self.columns[None], len(self.free), axis=0)
         self.direction = margins_of_sums(rows.row_counts[rows.groups], self.layout)
@@ -351,9 +372,8 @@ class _Rounds:
         self.off_face = 2.0 * OFF_FACE_LOG * relative[1:]
         k, p = self.direction.shape
 
-        information = _Moments(self.rows.products, _EqualOnFace(self.direction))
-        blocks = self.rows.products.grams_of(self.rows.rows.summed(information) / self.rows.rows.n)
-        self.rows.passes += 1
+        weights = _EqualOnFace(self.direction)
+        blocks = self.rows.grams(self.design.products, weights, self.rows.rows.n)
         fisher = assemble_information(blocks, self.free)
         basis = rank(fisher)[0]
         directions = null_directions(fisher, basis)
@@ -372,75 +392,148 @@ class _Rounds:
             self.free,
             penalty=self.penalty if self.penalised else ridge,
         )
-        found = maximise(objective, np.zeros(len(ridge)), SAMPLE_TOLERANCE, SAMPLE_STEPS)
-        objective.value(found.theta)
+        theta = self._fit_sample(objective)
+        objective.value(theta)
         H = objective.curvatures()[0] - objective.penalty + self.penalty + 1e-3 * ridge
-        # columns that the sample lacks have the curvature that their number of rows suggests
-        share = self.rows.column_weights.sum(axis=0) / self.rows.total
         p = objective.p[:, 1:]
         spread = (objective.row_shares[:, None] * p * (1.0 - p)).sum(axis=0)
+        self.metric = self._with_missing(H, spread)
+        return theta
+
+    def _fit_sample(self, objective: _Penalised) -> np.ndarray:
+        """Return the coefficients (c,) that maximise the objective on the sample.
+
+        L-BFGS needs only two information matrices: that of equal probabilities in all rows, and the
+        one at the maximum.
+        """
+        blocks = []
+        for g in range(self.shares.shape[1]):
+            rows = self.sample.rows(np.flatnonzero(self.shares[:, g] > 0.0))
+            if rows.n:
+                blocks.append((self.rows.products.compact_codes(rows), rows))
+
+        def evaluate(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            """Return the objective and its gradient (c,) on the sample."""
+            function = _Gradient(self.rows.products, self.rows.groups, self._coefficients(theta))
+            sums = [function(codes, rows) for codes, rows in blocks]
+            value = sum(own[0] for own in sums) / self.sample.total
+            gradient = sum(own[1] for own in sums) / self.sample.total
+            penalty = objective.penalty @ theta
+            return value - 0.5 * float(theta @ penalty), gradient[self.free] - penalty
+
+        shares = self.shares.sum(axis=0)[1:]
+        gram = self.design.products.gram(self.sample.codes, self.shares.sum(axis=1))
+        among = np.diag(shares) - np.outer(shares, shares)
+        k = len(among)
+        metric = assemble_information(
+            (among[a, b] * gram for a in range(k) for b in range(a + 1)), self.free
+        )
+        metric = self._with_missing(metric + objective.penalty, among.diagonal())
+        theta, gradient = _climb(evaluate, np.zeros(len(metric)), metric, SAMPLE)
+        if np.linalg.norm(gradient) > SAMPLE.gradient:
+            theta = maximise(objective, theta, 10.0 * SAMPLE.gradient, SAMPLE_STEPS).theta
+        return theta
+
+    def _with_missing(self, H: np.ndarray, spread: np.ndarray) -> np.ndarray:
+        """Return the information of the sample, with larger diagonal elements of columns that the
+        sample lacks.
+
+        They are set to the information that the number of all rows suggests. `spread` (k - 1,)
+        contains the mean variance of each group's indicator.
+        """
+        share = self.rows.column_weights.sum(axis=0) / self.rows.total
         expected = (spread[:, None] * share)[self.free]
         missing = np.maximum(expected - H.diagonal(), 0.0) * (H.diagonal() < 0.1 * expected)
         H[np.diag_indices_from(H)] += missing
-        self.metric = H
-        return found.theta
+        return H
+
+    def _coefficients(self, theta: np.ndarray) -> np.ndarray:
+        """Return the coefficients (k - 1, p), given the free coefficients (c,)."""
+        out = self.off_face.copy()
+        out[self.free] += theta
+        return out
 
     def evaluate(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
         """Return the objective and its gradient (c,) over all rows, in one pass."""
-        coefficients = self.off_face.copy()
-        coefficients[self.free] += theta
-        value, gradient = self.rows.gradient(coefficients)
+        value, gradient = self.rows.gradient(self._coefficients(theta))
         self.log_likelihood = value
         penalty = self.penalty @ theta
         return value - 0.5 * float(theta @ penalty), gradient[self.free] - penalty
 
-    def maximise(self, progress: Callable[[int], None] | None = None) -> tuple[np.ndarray, float]:
+    def maximise(self) -> tuple[np.ndarray, float]:
         """Return the coefficients (c,) of the maximum over all rows, and the gradient's norm."""
-        from scipy.linalg import cho_factor, cho_solve
-
         theta = self.start()
-        factor = cho_factor(self.metric)
-        value, gradient = self.evaluate(theta)
-        pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=PAIRS)
-        slow = 0
-        has_all = False
-        for _ in range(MAX_ROUNDS):
-            direction = _direction(gradient, pairs, partial(cho_solve, factor))
-            norm = float(np.linalg.norm(gradient))
-            if norm <= TOLERANCE and np.abs(direction).max(initial=0.0) <= STEP:
+        theta, self.gradient = _climb(
+            self.evaluate, theta, self.metric, ALL_ROWS, self._metric_of_all_rows
+        )
+        return theta, float(np.linalg.norm(self.gradient))
+
+    def _metric_of_all_rows(self, theta: np.ndarray) -> np.ndarray:
+        """Return the information of all rows, including the penalty, and store it."""
+        blocks = self.rows.grams(
+            self.design.products, _Probabilities(self._coefficients(theta)), self.rows.total
+        )
+        H = assemble_information(blocks, self.free) + self.penalty
+        H[np.diag_indices_from(H)] *= 1.0 + 1e-12
+        self.metric = H
+        return H
+
+
+def _climb(
+    evaluate: Callable[[np.ndarray], tuple[float, np.ndarray]],
+    theta: np.ndarray,
+    metric: np.ndarray,
+    stop: _Stop,
+    better_metric: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Maximise a function by L-BFGS, and return its maximum and the gradient there.
+
+    Parameters
+    ----------
+    evaluate : callable
+        ``evaluate(theta)`` returns the objective and its gradient (c,).
+    theta : ndarray, shape (c,)
+        Starting point.
+    metric : ndarray, shape (c, c)
+        Approximation of minus the Hessian.
+    stop : _Stop
+    better_metric : callable, optional
+        ``better_metric(theta)`` returns another metric. It is called once, after several slow
+        steps, which are due to pairs of levels that are too rare for the sample.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    factor = cho_factor(metric)
+    value, gradient = evaluate(theta)
+    pairs: deque[tuple[np.ndarray, np.ndarray]] = deque(maxlen=PAIRS)
+    slow = 0
+    for _ in range(stop.rounds):
+        direction = _direction(gradient, pairs, partial(cho_solve, factor))
+        norm = float(np.linalg.norm(gradient))
+        if norm <= stop.gradient and np.abs(direction).max(initial=0.0) <= stop.step:
+            break
+        slope = float(gradient @ direction)
+        length = 1.0
+        for _ in range(MAX_HALVINGS):
+            new_value, new_gradient = evaluate(theta + length * direction)
+            # near the maximum, rounding errors hide the increase, but not the slope
+            if new_value >= value + 1e-4 * length * slope - ROUNDING * abs(value):
                 break
-            slope = float(gradient @ direction)
-            length = 1.0
-            for _ in range(MAX_HALVINGS):
-                new_value, new_gradient = self.evaluate(theta + length * direction)
-                # near the maximum, rounding errors hide the increase, but not the slope
-                if new_value >= value + 1e-4 * length * slope - ROUNDING * abs(value):
-                    break
-                length *= 0.5
-            new_norm = float(np.linalg.norm(new_gradient))
-            if norm <= TOLERANCE and new_norm > SLOW_RATIO * norm:
-                break  # rounding errors
-            step = length * direction
-            change = gradient - new_gradient
-            if step @ change > 0.0:
-                pairs.append((step, change))
-            slow = slow + 1 if new_norm > SLOW_RATIO * norm else 0
-            theta, value, gradient = theta + step, new_value, new_gradient
-            if slow >= SLOW_ROUNDS and not has_all:
-                # pairs of levels that are too rare for the sample
-                has_all = True
-                coefficients = self.off_face.copy()
-                coefficients[self.free] += theta
-                H = (
-                    assemble_information(self.rows.information(coefficients), self.free)
-                    + self.penalty
-                )
-                H[np.diag_indices_from(H)] *= 1.0 + 1e-12
-                self.metric = H
-                factor = cho_factor(H)
-                pairs.clear()
-        self.gradient = gradient
-        return theta, float(np.linalg.norm(gradient))
+            length *= 0.5
+        new_norm = float(np.linalg.norm(new_gradient))
+        if norm <= stop.gradient and new_norm > SLOW_RATIO * norm:
+            break  # rounding errors
+        step = length * direction
+        change = gradient - new_gradient
+        if step @ change > 0.0:
+            pairs.append((step, change))
+        slow = slow + 1 if new_norm > SLOW_RATIO * norm else 0
+        theta, value, gradient = theta + step, new_value, new_gradient
+        if slow >= SLOW_ROUNDS and better_metric is not None:
+            factor = cho_factor(better_metric(theta))
+            better_metric = None
+            pairs.clear()
+    return theta, gradient
 
 
 def _direction(

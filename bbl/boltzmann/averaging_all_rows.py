@@ -1,6 +1,4 @@
-"""`method="auto"` for rows in a file: settings are selected on a sample, and the members are then
-fitted to all rows.
-"""
+"""Rows in a file: settings are selected on a sample, and the models are then fitted to all rows."""
 
 from __future__ import annotations
 
@@ -15,6 +13,8 @@ from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import Estimate
 from bbl.boltzmann.job import FitData, FitSpec
 from bbl.boltzmann.member_weights import beats_shares, limited_equality, weigh
+from bbl.boltzmann.tuning import tune
+from bbl.boltzmann.tuning_record import Tuning
 from bbl.crossval import Scored
 from bbl.engines import Conditional, Engine, PseudoLikelihood
 from bbl.rows.fold_assignment import FoldAssignment
@@ -23,7 +23,7 @@ from bbl.rows.stored import StoredSample
 from bbl.stats.calibration import fit_calibration
 from bbl.stats.metrics import log_probabilities
 
-__all__ = ["MANY_ROWS", "auto_assignment", "fit_average_of_all_rows"]
+__all__ = ["MANY_ROWS", "auto_assignment", "fit_average_of_all_rows", "tune_on_sample"]
 
 MANY_ROWS = 500_000  # with more rows, settings are chosen on a sample
 SAMPLE_ROWS = 100_000  # number of sampled rows
@@ -125,6 +125,36 @@ def fit_average_of_all_rows(
         rows=tuple(rows),
         setting_rows=sample_rows,
     )
+
+
+def tune_on_sample(
+    data: FitData, spec: FitSpec, rule: str | None, progress: Callable | None = None
+) -> tuple[Tuning, FitData]:
+    """Select the ridge and the scale of a conditional fit to rows in a file on a random sample.
+
+    A ridge is a penalty per row. The sample has fewer rows, so its ridges correspond to smaller
+    ridges of all rows, which the result contains. The sample is returned too.
+    """
+    stored = cast(StoredSample, data.sample)
+    sample = _draw(stored, SAMPLE_ROWS, data.K, np.random.default_rng(0))
+    share = sample.total / stored.total
+    sampled = data.with_sample(sample)
+    tuning = tune(
+        sampled, spec.using(_times_ridge(spec.engine, 1.0 / share)), rule, progress=progress
+    )
+    tuning = replace(
+        tuning,
+        values=tuning.values * (1.0 if tuning.option is None else share),
+        engine=_times_ridge(tuning.engine or spec.engine, share),
+        rows=sample.n,
+    )
+    return tuning, sampled
+
+
+def _times_ridge(engine: Engine, factor: float) -> Engine:
+    """Return a conditional engine with its ridge multiplied by a factor."""
+    conditional = cast(Conditional, engine)
+    return replace(conditional, ridge=conditional.ridge_of(1.0) * factor)
 
 
 def _engine_for_all_rows(member: Member, K: int, share: float) -> Engine | None:

@@ -40,6 +40,9 @@ class Tuning(Notebook):
         Out-of-fold scores at the selected setting, before calibration; not stored in model files.
     engine : Engine or None
         The engine with the selected setting; not stored in model files.
+    rows : int or None
+        Number of random rows on which the settings were compared, with penalties converted to all
+        rows; None if they were compared on all rows.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Tuning(Notebook):
     found: list[Problem]
     scored: Validated | None = field(default=None, repr=False)
     engine: Engine | None = field(default=None, repr=False)
+    rows: int | None = None
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -78,6 +82,8 @@ class Tuning(Notebook):
     def _title(self) -> str:
         """Return the selected setting and its log-loss as text."""
         loss = f"out-of-fold loss {self.loss[self.chosen]:.4g}"
+        if self.rows is not None:
+            loss += f" of {self.rows:,} random rows"
         if self.option is None:
             return f"Calibration only, {loss}"
         return (

@@ -7,6 +7,7 @@ import pytest
 from lazydata import keep_few, make_correlated
 
 import bbl
+from bbl.boltzmann import averaging_all_rows
 from bbl.engines.conditional import rounds
 from bbl.engines.conditional.discriminative import OFFSET_PENALTY
 from bbl.engines.conditional.full_batch import FullBatch
@@ -170,8 +171,35 @@ def test_penalised_fits_are_at_the_optimum_of_all_rows(wide, ridge):
     assert "ridge" in str(lazy.summary())
 
 
+def test_ridges_are_compared_on_a_sample(wide, monkeypatch, tmp_path):
+    monkeypatch.setattr(averaging_all_rows, "SAMPLE_ROWS", 1000)
+    monkeypatch.setattr(averaging_all_rows, "GROUP_ROWS", 100)
+    lazy = fit_rounds(lambda: iter([wide]), "y ~ .", ridge="cv", seed=1)
+    tuning = lazy.tuning
+    assert 998 <= tuning.rows < 1003
+    # ridges of the grid, which are penalties per row, for thirty times as many rows
+    ratio = len(wide) / tuning.rows
+    np.testing.assert_allclose(
+        np.log10(tuning.values * ratio), np.round(np.log10(tuning.values * ratio)), atol=1e-3
+    )
+    assert lazy.engine.ridge == tuning.values[tuning.chosen]
+    own = fit_rounds(lambda: iter([wide]), "y ~ .", ridge=lazy.engine.ridge)
+    np.testing.assert_array_equal(lazy.estimate.coefficients, own.estimate.coefficients)
+    assert lazy.estimate.fits[0].grad_norm.max() < 1e-10
+    assert f"on {tuning.rows:,} random rows" in " ".join(str(lazy.summary()).split())
+    lazy.save(tmp_path / "m.bbl")
+    assert repr(bbl.load(tmp_path / "m.bbl").tuning) == repr(tuning)
+    # the loss of a fit to a part of the rows
+    full = lazy.evaluate(wide).log_loss.loss
+    assert full - 0.005 < lazy.log_loss.loss < full + 0.03
+
+
 def test_fits_that_need_all_rows_load_them(wide):
-    for options in ({"ridge": "firth"}, {"ridge": 1e-3, "early_stopping": True}):
+    for options in (
+        {"ridge": "firth"},
+        {"ridge": 1e-3, "early_stopping": True},
+        {"ridge": 1e-3, "calibrate": "temperature", "seed": 1},
+    ):
         formula = "y ~ x0 + x1"
         own = bbl.bbl(formula, wide, method="conditional", verbose=0, **options)
         lazy = fit_rounds(lambda: iter([wide]), formula, **options)

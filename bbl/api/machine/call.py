@@ -622,7 +622,7 @@ def _fits_in_rounds(data: FitData, engine: Engine, layout: Layout) -> bool:
         not all(few_enough(group.n, layout) for group in groups)
         and all(group.total > 0.0 for group in groups)
         and stored.complete
-        and engine.fits_in_rounds(layout, data.K)
+        and all(variant.fits_in_rounds(layout, data.K) for variant in engine.variants())
     )
 
 

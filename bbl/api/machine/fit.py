@@ -27,7 +27,7 @@ from bbl.api.machine.call import (
     with_training_summary,
 )
 from bbl.api.machine.signatures import FitKeywords, FitOptions
-from bbl.boltzmann.averaging_all_rows import MANY_ROWS, auto_assignment
+from bbl.boltzmann.averaging_all_rows import MANY_ROWS, auto_assignment, tune_on_sample
 from bbl.boltzmann.cross_fit import survey_folds
 from bbl.boltzmann.estimate import estimate_path
 from bbl.boltzmann.fitted import list_problems, warn_problems
@@ -358,7 +358,7 @@ def bbl(
         make_assignment=make_assignment,
         needs_counts=uses_auto,
         most_rows=most_rows if uses_auto else None,
-        has_folds=tuning_rule is not None or calibrate != "none",
+        has_folds=calibrate != "none",
     )
     # `design` is the sampling design; `encoded.design` is the formula read against the data
     if uses_auto:  # check again, because the classes were not known before
@@ -368,10 +368,16 @@ def bbl(
         average = fit_auto(call_string, encoded, spec, class_shares, verbose)
         return average_with_training_summary(average, encoded)
     tuning = None
+    tuned_data = encoded
     if isinstance(relevance, str):
         with progress_bar(NFOLD, "tuning", verbose) as progress:
             level, tuning = tune_relevance(encoded, spec, relevance, tuning_rule, progress)
         spec = replace(spec, relevance=level)
+    elif _needs_folds(spec.engine, tuning_rule, calibrate) and not (
+        encoded.sample.in_memory or spec.engine.streams
+    ):  # the rows remain in a file, but folds have to be in memory
+        with progress_bar(NFOLD, "tuning", verbose) as progress:
+            tuning, tuned_data = tune_on_sample(encoded, spec, tuning_rule, progress)
     elif _needs_folds(spec.engine, tuning_rule, calibrate):
         # for rows in memory without a sampling design, this is None and `tune` draws the folds
         folds = (
@@ -403,7 +409,7 @@ def bbl(
         labels,
         spec.engine,
         log_loss_advice(encoded, calibrate, option),
-        out_of_fold_record(encoded, spec, tuning, option),
+        out_of_fold_record(tuned_data, spec, tuning, option),
     )
     fit_arguments = (
         call_string,

@@ -327,7 +327,7 @@ def _covariance_of_joint_fit(
         flat = influence.flat
         unbounded = influence.unbounded
         note = engine.errors
-    block = covariance.reshape(K * (1 + layout.size), -1).copy()
+    block = covariance.reshape(K * (1 + layout.size), -1)
     if has_fixed_shares:
         intercepts = np.arange(K) * (1 + layout.size)
         totals = sample.group_totals(K)

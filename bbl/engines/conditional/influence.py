@@ -87,7 +87,9 @@ def influence_of_sample(
         len(codes),
         is_separated=False,
     )
-    influence = ConditionalInfluence(layout, maximum, codes, counts)
+    influence = ConditionalInfluence(
+        layout, maximum, codes, counts, information=fisher[np.ix_(basis, basis)]
+    )
     influence.bias = 1.0 + excess * float(columns.sum())
     return influence
 
@@ -116,6 +118,8 @@ class ConditionalInfluence(MaximumInfluence):
         The weight of each row in each group.
     firth : bool, default False
         Whether the likelihood has Firth's penalty.
+    information : ndarray, shape (r, r), optional
+        Information of one observation for the basis, if it has already been computed.
 
     Attributes
     ----------
@@ -136,9 +140,11 @@ class ConditionalInfluence(MaximumInfluence):
         codes: np.ndarray,
         counts: np.ndarray,
         firth: bool = False,
+        information: np.ndarray | None = None,
     ):
         super().__init__(layout, maximum, codes, counts)
         self.firth = firth
+        self._information = information
         self.bias = 1.0  # of the inverse of the information of sampled rows
         self._weights = counts.sum(axis=1)
 
@@ -158,11 +164,13 @@ class ConditionalInfluence(MaximumInfluence):
         """Inverse (r, r) of the information matrix of one observation for the basis."""
         groups = self.maximum.groups
         with serial_blas():
-            rows = make_design(self._codes, self.layout)
-            # the reference group has no coefficients in the basis
-            p = np.exp(log_probabilities(rows.scores(self.maximum.coefficients[groups])))
-            basis = self.maximum.basis[groups[1:]]
-            fisher = rows.information(p, self._weights / self.total, basis)
+            fisher = self._information
+            if fisher is None:
+                rows = make_design(self._codes, self.layout)
+                # the reference group has no coefficients in the basis
+                p = np.exp(log_probabilities(rows.scores(self.maximum.coefficients[groups])))
+                basis = self.maximum.basis[groups[1:]]
+                fisher = rows.information(p, self._weights / self.total, basis)
             # all coefficients in the basis are kept
             return inverse_on_basis(fisher, np.ones(len(fisher), dtype=bool)) / self.bias
 

@@ -241,9 +241,16 @@ def rank(information: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     is_informed = diagonal > ZERO_EIGENVALUE
     scale = np.sqrt(np.where(is_informed, diagonal, 1.0))
     scaled = np.where(np.outer(is_informed, is_informed), information / np.outer(scale, scale), 0.0)
-    eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
     # rounding errors grow with the number of parameters; 100 is a lower bound
-    is_null = eigenvalues <= ZERO_EIGENVALUE * max(len(scaled), 100)
+    largest_null = ZERO_EIGENVALUE * max(len(scaled), 100)
+    if is_informed.all():
+        from scipy.linalg import lapack
+
+        # a Cholesky factor exists if all eigenvalues are larger, and takes much less time
+        if lapack.dpotrf(scaled - largest_null * np.eye(len(scaled)), lower=1)[1] == 0:
+            return is_informed, is_informed.copy()
+    eigenvalues, eigenvectors = eigen.eigenvectors(scaled)
+    is_null = eigenvalues <= largest_null
     # The rows of parameters without information are zero, so they are null vectors too.
     # ZERO_LOADING: bound on the rounding error of the squared length of a parameter's components in
     # null vectors.

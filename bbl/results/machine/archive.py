@@ -344,6 +344,7 @@ def _pack_tuning(tuning: Tuning | None) -> dict | None:
         "option": tuning.option,
         "chosen": int(tuning.chosen),
         "temperature": float(tuning.calibration.temperature),
+        **({} if tuning.rows is None else {"rows": int(tuning.rows)}),
         # fits without convergence, tuples of texts
         "found": [list(problem) for problem in tuning.found],
         **{
@@ -362,11 +363,13 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
     values, loss, offset = (_unpack_numbers(stored[name]) for name in ("values", "loss", "offset"))
     chosen = stored["chosen"]
     temperature = stored["temperature"]
+    rows = stored.get("rows")
     problems = stored["found"]
     is_valid = (
         type(chosen) is int
         and 0 <= chosen < len(values) == len(loss)
         and type(temperature) is float
+        and (rows is None or (type(rows) is int and rows > 0))
     )
     problem_texts = [text for problem in problems for text in problem]
     # None: only a calibration was tuned
@@ -385,6 +388,7 @@ def _unpack_tuning(stored: dict | None, engine: Engine) -> Tuning | None:
         chosen,
         calibration,
         [Problem(*problem) for problem in problems],
+        rows=rows,
     )
 
 

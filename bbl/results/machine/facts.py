@@ -54,6 +54,8 @@ def fit_facts(fit: MachineResults) -> dict[str, Any]:
     if fit.tuning is not None and fit.tuning.option is not None:
         score = "log-loss" if fit.design.classes else "log pseudo-likelihood"
         settings += f"; {fit.tuning.option} chosen by cross-validated {score}"
+        if fit.tuning.rows is not None:
+            settings += f" on {fit.tuning.rows:,} random rows"
     return {
         "Fit method": fit.engine.name,
         **(

@@ -251,6 +251,39 @@ class Influence(RowInfluence):
                 self._add_site(i, row_arrays, positions, shares, influence)
         return influence.T
 
+    def variance_changes(self, rows: Sample) -> np.ndarray:
+        """Return the derivatives (n, layout.size) of the parameters' variances with respect to the
+        weights of rows, times the squared total weight.
+
+        With more weight, a row contributes its squared influence, and changes the Hessians of the
+        sites. If C is the weighted mean of the products of the influences on a site and on a
+        parameter, the second part is ``-2 h' H_i(x) C``, where h is the parameter's column of
+        ``H_i^-1``, and ``H_i(x)`` the Hessian of one row. The rows must be complete, and the gauge
+        the reference gauge.
+        """
+        influence = self(rows)
+        out = influence**2
+        row_arrays = self._row_arrays(rows)
+        Z, probabilities = site_design(rows.codes, self.layout, self.site_theta)
+        shares_of_rows = rows.weights / rows.total
+        for i, (positions, shares) in enumerate(self._flat_positions):
+            psi = self._site_influence(i, row_arrays)
+            products = (psi * shares_of_rows) @ influence[:, positions]
+            z = Z[:, self._columns[i]]
+            p = probabilities[:, self.layout.start[i] : self.layout.start[i + 1]]
+            # (levels, n, p): products of a row's design and the columns of each level
+            shape = (p.shape[1], z.shape[1], len(positions))
+            left, right = (z @ columns.reshape(shape) for columns in (self._inverse[i], products))
+            means = [np.einsum("na,anp->np", p, own) for own in (left, right)]
+            change = np.einsum("na,anp,anp->np", p, left, right) - means[0] * means[1]
+            out[:, positions] -= 2.0 * shares * change
+        return out
+
+    @property
+    def has_variance_changes(self) -> bool:
+        """Whether `variance_changes` is available, for complete rows."""
+        return not self._zero_sum
+
     def _add_to_fields(self, influence: np.ndarray, i: int, psi: np.ndarray) -> None:
         """Adjust the influences on fields in `influence` (size, n) for the averaging of couplings.
 

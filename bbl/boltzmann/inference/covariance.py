@@ -23,6 +23,7 @@ from bbl.memory import check_memory
 from bbl.model.godambe import Influence, RowInfluence, TermCovariances, term_covariances
 from bbl.model.higher import split
 from bbl.model.layout import Layout
+from bbl.model.moments import one_hot
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
@@ -40,6 +41,9 @@ __all__ = [
     "sampled_terms",
     "sandwich_of_shift",
 ]
+
+
+ERROR_ROWS = 3072  # rows that the sampling errors of standard errors are estimated from
 
 
 class Covariances:
@@ -257,11 +261,10 @@ def sampled_terms(
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """Return each table's covariance from a random sample, and relative errors of standard errors.
 
-    Rows are drawn with probability ``1 / expansion`` and have weight w. If psi are their
-    influences, the relative error (layout.size,) of a standard error is ``sqrt(sum (1 -
-    1/expansion) w^2 (psi^2
-    - mean)^2) / (2 sum w psi^2)``, where ``mean`` is the mean of psi^2. This does not include the
-      error in the Hessians.
+    Rows are drawn with probability ``1 / expansion`` and have weight w. If e are the changes of a
+    variance due to the weights of rows, minus their regression on the levels, whose counts are
+    exact, the relative error (layout.size,) of a standard error is ``sqrt(sum (1 - 1/expansion) w^2
+    e^2) / (2 sum w psi^2)``.
     """
     # covariances of a model, or of fields alone, depend on the rows only through counts of levels,
     # which are exact
@@ -271,26 +274,44 @@ def sampled_terms(
     drawn_share = 1.0 - 1.0 / expansion
     # a row that the engine adds was not drawn
     drawn_share = np.append(drawn_share, np.zeros(rows.n - len(drawn_share)))
-    covariances = TermCovariances(influence.layout)
-    total = np.zeros(influence.layout.size)  # sum w psi^2
-    # sums of c psi^4, c psi^2 and c, where c = (1 - 1/expansion) w^2
-    fourth, second = np.zeros((2, influence.layout.size))
-    zeroth = 0.0
-    first = 0
-    for psi, weights in influence.blocks(rows):
-        covariances.add(psi, weights)
-        squared = psi**2
-        spread = drawn_share[first : first + len(psi)] * weights**2
-        first += len(psi)
-        total += weights @ squared
-        second += spread @ squared
-        fourth += spread @ squared**2
-        zeroth += float(spread.sum())
-    mean = total / rows.total
-    variance = fourth - 2.0 * mean * second + mean**2 * zeroth
+    terms = influence.terms(rows)
+    variances = np.concatenate([np.diag(table) for table in terms])
+    changes, spread, used = _changes_of_sample(cast(Influence, influence), rows, drawn_share)
+    indicators = np.ones((used.n, 1))
+    if used.complete:  # otherwise counts are not exact
+        indicators = np.column_stack([indicators, one_hot(used.codes, influence.layout)])
+    residuals = changes - indicators @ _regress(indicators, used.weights, changes)
     with np.errstate(divide="ignore", invalid="ignore"):
-        errors = np.sqrt(np.maximum(variance, 0.0)) / (2.0 * total)
-    return covariances.by_table(), errors
+        errors = np.sqrt(spread @ residuals**2) / (2.0 * variances * influence.total**2)
+    return terms, errors
+
+
+def _changes_of_sample(
+    influence: Influence, rows: Sample, drawn_share: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, Sample]:
+    """Return changes of variances (n, layout.size) due to the weights of at most `ERROR_ROWS` of
+    the drawn rows and as many of the others, ``(1 - 1/expansion) w^2`` of each, and these rows.
+    """
+    chosen = []
+    factors = []
+    for positions in (np.flatnonzero(drawn_share > 0.0), np.flatnonzero(drawn_share <= 0.0)):
+        own = np.linspace(0, len(positions) - 1, min(len(positions), ERROR_ROWS)).astype(np.intp)
+        chosen.append(positions[own])
+        factors.append(np.full(len(own), len(positions) / max(len(own), 1)))
+    index = np.concatenate(chosen)
+    factor = np.concatenate(factors)
+    used = rows.rows(index)
+    spread = factor * drawn_share[index] * used.weights**2
+    used = replace(used, weights=used.weights * factor)
+    if used.complete and influence.has_variance_changes:
+        return influence.variance_changes(used), spread, used
+    return influence(used) ** 2, spread, used
+
+
+def _regress(X: np.ndarray, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Return the coefficients of a weighted regression of `values` on the columns of X."""
+    scaled = X * np.sqrt(weights)[:, None]
+    return np.linalg.lstsq(scaled, values * np.sqrt(weights)[:, None], rcond=1e-10)[0]
 
 
 GroupInfluences = list[tuple[RowInfluence, Sample]]

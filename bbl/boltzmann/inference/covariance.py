@@ -20,10 +20,10 @@ from bbl.engines import Engine
 from bbl.engines.traits import JointTraits
 from bbl.errors import DataError
 from bbl.memory import check_memory
+from bbl.model.drawn_rows import error_rows, residuals_on_counts
 from bbl.model.godambe import Influence, RowInfluence, TermCovariances, term_covariances
 from bbl.model.higher import split
 from bbl.model.layout import Layout
-from bbl.model.moments import one_hot
 from bbl.model.parameters import Parameters
 from bbl.model.states import sample_states
 from bbl.parallel import run_tasks
@@ -41,9 +41,6 @@ __all__ = [
     "sampled_terms",
     "sandwich_of_shift",
 ]
-
-
-ERROR_ROWS = 3072  # rows that the sampling errors of standard errors are estimated from
 
 
 class Covariances:
@@ -277,10 +274,7 @@ def sampled_terms(
     terms = influence.terms(rows)
     variances = np.concatenate([np.diag(table) for table in terms])
     changes, spread, used = _changes_of_sample(cast(Influence, influence), rows, drawn_share)
-    indicators = np.ones((used.n, 1))
-    if used.complete:  # otherwise counts are not exact
-        indicators = np.column_stack([indicators, one_hot(used.codes, influence.layout)])
-    residuals = changes - indicators @ _regress(indicators, used.weights, changes)
+    residuals = residuals_on_counts(changes, used, influence.layout)
     with np.errstate(divide="ignore", invalid="ignore"):
         errors = np.sqrt(spread @ residuals**2) / (2.0 * variances * influence.total**2)
     return terms, errors
@@ -289,29 +283,16 @@ def sampled_terms(
 def _changes_of_sample(
     influence: Influence, rows: Sample, drawn_share: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, Sample]:
-    """Return changes of variances (n, layout.size) due to the weights of at most `ERROR_ROWS` of
-    the drawn rows and as many of the others, ``(1 - 1/expansion) w^2`` of each, and these rows.
+    """Return changes (n, layout.size) of variances due to the weights of `error_rows`, the values
+    ``(1 - 1/expansion) w^2`` of these rows, and the rows.
     """
-    chosen = []
-    factors = []
-    for positions in (np.flatnonzero(drawn_share > 0.0), np.flatnonzero(drawn_share <= 0.0)):
-        own = np.linspace(0, len(positions) - 1, min(len(positions), ERROR_ROWS)).astype(np.intp)
-        chosen.append(positions[own])
-        factors.append(np.full(len(own), len(positions) / max(len(own), 1)))
-    index = np.concatenate(chosen)
-    factor = np.concatenate(factors)
+    index, factor = error_rows(drawn_share)
     used = rows.rows(index)
     spread = factor * drawn_share[index] * used.weights**2
     used = replace(used, weights=used.weights * factor)
     if used.complete and influence.has_variance_changes:
         return influence.variance_changes(used), spread, used
     return influence(used) ** 2, spread, used
-
-
-def _regress(X: np.ndarray, weights: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the coefficients of a weighted regression of `values` on the columns of X."""
-    scaled = X * np.sqrt(weights)[:, None]
-    return np.linalg.lstsq(scaled, values * np.sqrt(weights)[:, None], rcond=1e-10)[0]
 
 
 GroupInfluences = list[tuple[RowInfluence, Sample]]

@@ -14,6 +14,7 @@ from bbl.engines.conditional.maximum_influence import MaximumInfluence
 from bbl.engines.likelihood.existence import rank
 from bbl.engines.likelihood.influence import inverse_on_basis
 from bbl.memory import check_memory
+from bbl.model.drawn_rows import error_rows, residuals_on_counts
 from bbl.model.layout import Layout
 from bbl.model.number_terms import in_unit, to_raw
 from bbl.parallel import serial_blas
@@ -21,8 +22,6 @@ from bbl.rows.sample import Sample
 from bbl.stats.metrics import log_probabilities
 
 __all__ = ["ConditionalInfluence", "influence_of_sample"]
-
-ERROR_ROWS = 2048  # rows that the sampling errors of standard errors are estimated from
 
 
 def influence_of_sample(
@@ -224,16 +223,17 @@ class ConditionalInfluence(MaximumInfluence):
 
         The `rows` were drawn independently, with probabilities ``1 / expansion`` (n,). A row adds
         ``v (z'b)^2`` to the variance of a coefficient, where v is the variance of the group and b
-        the column of the inverse information. The sums of these terms are estimated from at most
-        `ERROR_ROWS` of the rows.
+        the column of the inverse information. These terms, minus their regression on the levels,
+        whose counts are exact, are estimated from some of the rows.
         """
         groups = self.maximum.groups
         group, column = np.nonzero(self.maximum.basis)
-        n = rows.n
-        chosen = np.unique(np.linspace(0, n - 1, min(n, ERROR_ROWS)).astype(np.intp))
-        weights = rows.weights[chosen] / self.total
-        drawn_share = 1.0 - 1.0 / expansion[chosen]
-        Z = design(rows.codes[chosen], self.layout)
+        drawn_share = 1.0 - 1.0 / expansion
+        chosen, factor = error_rows(drawn_share)
+        spread = factor * drawn_share[chosen] * (rows.weights[chosen] / self.total) ** 2
+        rows = rows.rows(chosen)
+        rows = replace(rows, weights=rows.weights * factor)
+        Z = design(rows.codes, self.layout)
         p = self.probabilities(Z)[:, groups]
         scores = np.zeros((len(groups), len(chosen), len(group)))
         with serial_blas():
@@ -251,12 +251,10 @@ class ConditionalInfluence(MaximumInfluence):
             scores = scores @ (self._to_raw[np.ix_(own_column, column)].T * is_same)
         mean = np.einsum("nk,knc->nc", p, scores)
         parts = np.einsum("nk,knc->nc", p, scores**2) - mean**2
-        total = weights @ parts
-        share = n / len(chosen)
-        centred = parts - total / max(weights.sum(), 1e-300)
-        spread = (drawn_share * weights**2) @ centred**2
+        total = (rows.weights / self.total) @ parts
+        residuals = residuals_on_counts(parts, rows, self.layout)
         out = np.full(self.coefficients.shape, np.nan)
-        errors = np.sqrt(spread / share) / (2.0 * np.maximum(total, 1e-300))
+        errors = np.sqrt(spread @ residuals**2) / (2.0 * np.maximum(total, 1e-300))
         out[own_group, own_column] = errors
         return out
 

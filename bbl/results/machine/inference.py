@@ -216,8 +216,8 @@ class Inference(Estimates):
         0 if all rows were used.
 
         A fit of data read in batches keeps a sample of each group with over 500,000 rows. The error
-        is computed from the scores of independently drawn rows. The errors of the Hessians and the
-        gain from exact counts of levels are ignored, because they nearly cancel.
+        includes the error of the Hessians, which are computed from the same sample, and the gain
+        from exact counts of levels.
 
         Examples
         --------

@@ -1,0 +1,47 @@
+"""Errors that the sampling of rows causes in standard errors."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bbl.model.layout import Layout
+from bbl.model.moments import one_hot
+from bbl.rows.sample import Sample
+
+__all__ = ["error_rows", "residuals_on_counts"]
+
+ERROR_ROWS = 3072  # rows that sampling errors are estimated from, and as many certain ones
+
+
+def error_rows(drawn_share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the positions of rows that sampling errors are estimated from, and the number of rows
+    that each of them represents.
+
+    `drawn_share` (n,) is one minus each row's probability of being drawn.
+    """
+    chosen = []
+    factors = []
+    for positions in (np.flatnonzero(drawn_share > 0.0), np.flatnonzero(drawn_share <= 0.0)):
+        n = min(len(positions), ERROR_ROWS)
+        chosen.append(positions[np.linspace(0, len(positions) - 1, n).astype(np.intp)])
+        factors.append(np.full(n, len(positions) / max(n, 1)))
+    return np.concatenate(chosen), np.concatenate(factors)
+
+
+def residuals_on_counts(changes: np.ndarray, rows: Sample, layout: Layout) -> np.ndarray:
+    """Return the residuals of `changes` (n, q) after weighted regressions on levels, by group.
+
+    The counts of levels in each group are exact, so what depends on them linearly has no error.
+    With missing values, only the total weights of groups are exact.
+    """
+    X = np.ones((rows.n, 1))
+    if rows.complete:
+        X = np.column_stack([X, one_hot(rows.codes, layout)])
+    root = np.sqrt(rows.weights)[:, None]
+    out = np.empty_like(changes)
+    groups = np.zeros(rows.n) if rows.y is None else rows.y
+    for g in np.unique(groups):
+        own = groups == g
+        fit = np.linalg.lstsq(X[own] * root[own], changes[own] * root[own], rcond=1e-10)[0]
+        out[own] = changes[own] - X[own] @ fit
+    return out

@@ -1,5 +1,7 @@
 """`method="auto"` for many rows read in batches: settings from a sample, members from all rows."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from lazydata import keep_few, make_correlated
@@ -57,7 +59,11 @@ def test_the_summary_tells_the_rows_of_each_member(fit):
     text = " ".join(str(fit.summary()).split())
     sampled = fit.tuning["rows"].min()
     assert f"Rows: settings chosen on {sampled:,} random rows; mf" in text
-    assert f"fitted to {fit.tuning['rows'].max():,}" in text
+    assert f"fitted to all {fit.tuning['rows'].max():,} rows that are not held out" in text
+    parts = replace(fit, _member_rows=(sampled + 1,) * (len(fit.members) - 1) + (sampled,))
+    names = list(fit.names)
+    expected = f"rows that are not held out; {names[-1]} to the {sampled:,}"
+    assert expected in " ".join(str(parts.summary()).split())
 
 
 def test_a_member_is_the_fit_to_these_rows(fit):

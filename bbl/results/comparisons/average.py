@@ -488,8 +488,10 @@ class AverageResults(ClassifierResults):
                 name for name, own in zip(self.names, self._member_rows, strict=True) if own == n
             ]
             listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-            rows = f"the {n:,}" if n == self._setting_rows else f"{n:,}"
-            parts.append(f"{listed} fitted to {rows}")
+            rows = (
+                f"the {n:,}" if n == self._setting_rows else f"all {n:,} rows that are not held out"
+            )
+            parts.append(f"{listed} {'fitted ' * (not parts)}to {rows}")
         return f"settings chosen on {self._setting_rows:,} random rows; {'; '.join(parts)}"
 
     @property

@@ -11,6 +11,8 @@ from bbl.api.machine import fit as fit_module
 from bbl.boltzmann import averaging_all_rows
 from bbl.rows.fold_assignment import FoldAssignment
 
+FORMULA = "y ~ . + x0 * x1 + x1 * x2 + x2 * x5 + x3 * x7"
+
 
 @pytest.fixture(scope="module")
 def wide():
@@ -29,7 +31,7 @@ def fit_many(table, patch, **options):
     keep_few(patch)
     batches = range(0, len(table), 4000)
     return bbl.bbl(
-        "y ~ .^2",
+        FORMULA,
         lambda: (table[k : k + 4000] for k in batches),
         method="auto",
         verbose=0,

@@ -271,7 +271,11 @@ class StoredSample(Rows):
         return [np.stack(group_sums) for group_sums in zip(*groups, strict=True)]
 
     def draw(
-        self, size: int, rng: np.random.Generator, rare: Sequence[np.ndarray] | None = None
+        self,
+        size: int,
+        rng: np.random.Generator,
+        rare: Sequence[np.ndarray] | None = None,
+        heavy: float = np.inf,
     ) -> Sample:
         """Return a random sample of about `size` rows, drawn without replacement, in the order of
         the blocks.
@@ -284,6 +288,8 @@ class StoredSample(Rows):
             Rare levels of each predictor. All rows with a rare level are included. The weights of
             other rows are divided by their probability of being drawn; weighted sums then estimate
             the sums over all rows. By default, weights are unchanged.
+        heavy : float, optional
+            Rows with a larger weight are included like those with a rare level.
 
         Returns
         -------
@@ -294,10 +300,13 @@ class StoredSample(Rows):
         if size >= self.n:
             return self._concatenate(list(self.blocks(self.file.chunk_rows)))  # all rows
         if self.extra is not None:
-            return concatenate([replace(self, extra=None).draw(size, rng, rare), self.extra])
-        certain = CertainRows.of(rare)
+            drawn = replace(self, extra=None).draw(size, rng, rare, heavy)
+            return concatenate([drawn, self.extra])
+        certain = CertainRows.of(rare, heavy if self.file.weighted else np.inf)
         rare_rows = (
-            self._find_certain_rows(certain) if certain.rare else np.zeros(0, dtype=np.int64)
+            self._find_certain_rows(certain)
+            if certain.rare or certain.heavy < np.inf
+            else np.zeros(0, dtype=np.int64)
         )
         n_common_rows = self.n - len(rare_rows)
         # draw at least half of `size` rows from the rows without rare levels, regardless of the
@@ -312,7 +321,7 @@ class StoredSample(Rows):
         )
         positions = np.sort(np.concatenate([rare_rows, common_rows]))
         sample = self.rows(positions)
-        if rare is None:
+        if rare is None and not len(rare_rows):
             return sample
         is_rare = np.isin(positions, rare_rows, assume_unique=True)
         # a common row is drawn with probability n_drawn / n_common_rows; max(1, ...) has no effect
@@ -372,26 +381,29 @@ def add_sums(total: Any, term: Any) -> Any:
 
 @dataclass(frozen=True)
 class CertainRows:
-    """The rows that are always drawn because they have a rare level.
+    """The rows that are always drawn because they have a rare level or a large weight.
 
     Attributes
     ----------
     rare : list of (int, ndarray of int)
         Pairs of a predictor and its rare levels.
+    heavy : float
+        Rows with a larger weight are always drawn.
     """
 
     rare: list[tuple[int, np.ndarray]]
+    heavy: float = np.inf
 
     @classmethod
-    def of(cls, rare: Sequence[np.ndarray] | None) -> CertainRows:
+    def of(cls, rare: Sequence[np.ndarray] | None, heavy: float = np.inf) -> CertainRows:
         """Return an object that selects the rows with a rare level, given the rare levels of each
-        of the m predictors.
+        of the m predictors, and those with a larger weight than `heavy`.
         """
-        return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)])
+        return cls([(i, levels) for i, levels in enumerate(rare or ()) if len(levels)], heavy)
 
     def among(self, rows: Sample) -> np.ndarray:
         """Return a mask of the rows that are always drawn, shape (n,)."""
-        is_certain = np.zeros(rows.n, dtype=bool)
+        is_certain = rows.weights > self.heavy
         for i, levels in self.rare:
             is_certain |= np.isin(rows.codes[:, i], levels)
         return is_certain

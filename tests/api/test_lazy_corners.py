@@ -39,6 +39,12 @@ def table():
     return pd.DataFrame(columns)
 
 
+@pytest.fixture(scope="module")
+def owns(table):
+    """The fits to the table by each method."""
+    return {method: fit(table, method) for method in ("pseudo", "conditional")}
+
+
 def in_batches(table, size=500):
     return lambda: (table.iloc[k : k + size] for k in range(0, len(table), size))
 
@@ -66,12 +72,12 @@ def assert_close_errors(lazy, own):
 
 
 @pytest.mark.parametrize("method", ["pseudo", "conditional"])
-def test_batches_that_lack_a_group(method, table):
+def test_batches_that_lack_a_group(method, table, owns):
     ordered = table.sort_values("y", kind="stable")  # most batches have one group
     lazy = fit(in_batches(ordered), method)
     assert not lazy._kept.is_complete
-    assert_same_fit(lazy, fit(table, method))
-    assert_close_errors(lazy, fit(table, method))
+    assert_same_fit(lazy, owns[method])
+    assert_close_errors(lazy, owns[method])
 
 
 def test_one_row_in_each_batch(table):
@@ -152,7 +158,7 @@ def test_threads_and_sizes_of_batches_change_no_bits(method, table):
 
 
 @pytest.mark.parametrize("method", ["pseudo", "conditional"])
-def test_the_order_of_rows_may_differ_in_each_pass(method, table):
+def test_the_order_of_rows_may_differ_in_each_pass(method, table, owns):
     rng = np.random.default_rng(1)
 
     def batches():
@@ -161,8 +167,8 @@ def test_the_order_of_rows_may_differ_in_each_pass(method, table):
         yield shuffled.iloc[:1000]
         yield shuffled.iloc[1000:]
 
-    assert_same_fit(fit(batches, method), fit(table, method))
     lazy = fit(batches, method)
+    assert_same_fit(lazy, owns[method])
     np.testing.assert_allclose(
         lazy.evaluate().scores["estimate"], lazy.evaluate(table).scores["estimate"], rtol=1e-10
     )

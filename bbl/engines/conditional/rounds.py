@@ -264,7 +264,10 @@ class _AllRows:
             group = self.rows.group(y)
             takes_all = 2 * size >= group.n
             rare = None if takes_all else group.rare_levels(size, self.layout.n_levels)
-            drawn = group.draw(group.n if takes_all else size, np.random.default_rng(0), rare)
+            heavy = np.inf if takes_all else group.total / size
+            drawn = group.draw(
+                group.n if takes_all else size, np.random.default_rng(0), rare, heavy
+            )
             scale = group.total / max(drawn.total, 1e-300)
             parts.append(
                 replace(drawn, weights=drawn.weights * scale, y=np.full(drawn.n, y, dtype=np.intp))

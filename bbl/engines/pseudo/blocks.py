@@ -352,7 +352,8 @@ class Corrected:
         takes_all = few_enough(self.rows.n, self.layout) or 2 * size >= self.rows.n
         rng = np.random.default_rng(0)  # a fixed seed makes fits reproducible
         rare = None if takes_all else self.rows.rare_levels(size, self.layout.n_levels)
-        drawn = self.rows.draw(self.rows.n if takes_all else size, rng, rare)
+        heavy = np.inf if takes_all else self.rows.total / size
+        drawn = self.rows.draw(self.rows.n if takes_all else size, rng, rare, heavy)
         self.sample = Sample(regressors(self.layout).codes(drawn.codes), drawn.weights)
         self.problem = prepare_problem(
             self.sample, self.layout, self.engine.precision, self.engine.prior_count

@@ -482,7 +482,7 @@ class AverageResults(ClassifierResults):
         """Text on the number of rows used for choosing settings and the numbers of rows used for
         fitting members.
         """
-        parts = []
+        parts: list[str] = []
         for n in sorted(set(self._member_rows), reverse=True):
             names = [
                 name for name, own in zip(self.names, self._member_rows, strict=True) if own == n

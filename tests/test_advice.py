@@ -45,7 +45,7 @@ assert len(TABLE) == sum(map(len, TABLES))  # noqa: S101  # a name twice would h
 
 
 @pytest.mark.parametrize("name", TABLE)
-@pytest.mark.thinned(6)
+@pytest.mark.thinned(10)
 def test_advice_works_when_it_is_followed(name):
     advice = TABLE[name]
     told, found = provoked_by(name)

@@ -177,6 +177,7 @@ def fit(problem, name, penalty, **more):
         if L == 2 or not name.startswith("glum")
     ],
 )
+@pytest.mark.thinned(5)
 def test_pseudo_likelihood_methods_agree(tiny, name, L):
     penalty = (
         0.0 if name.startswith("statsmodels") or (name.startswith("sklearn") and L > 2) else 0.02

@@ -212,7 +212,7 @@ def with_optimum():
 
 
 @pytest.mark.parametrize("name", with_optimum())
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 def test_oracle_is_the_stored_optimum(name, shared):
     """Switched to R's conventions, the oracle gives the stored optimum: coefficients, both ln Z,
     lkh.

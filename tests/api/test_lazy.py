@@ -43,6 +43,7 @@ def assert_same_fit(lazy, own, new, tolerance=1e-14):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
+@pytest.mark.thinned(3)
 def test_naive_bayes_is_that_of_the_table_to_the_last_bit(kind, few, tmp_path):
     lazy = bbl.bbl("y ~ .", lazydata.lazy(kind, few, tmp_path), method="naive")
     assert_same_fit(lazy, bbl.bbl("y ~ .", few, method="naive"), few.head(50), 0.0)
@@ -50,6 +51,7 @@ def test_naive_bayes_is_that_of_the_table_to_the_last_bit(kind, few, tmp_path):
 
 @pytest.mark.parametrize("formula", ["y ~ .^2", "~ .^2", "y ~ x0 * x1 + x2"])
 @pytest.mark.parametrize("log_z", ["auto", "pseudo", "half", "mf"])
+@pytest.mark.thinned(5)
 def test_mean_field_is_that_of_the_table(formula, log_z, table, source):
     lazy, own = (
         bbl.bbl(formula, data, method="mf", eps=0.5, log_z=log_z) for data in (source, table)
@@ -62,6 +64,7 @@ def test_mean_field_is_that_of_the_table(formula, log_z, table, source):
 
 @pytest.mark.parametrize("method", ["naive", "mf"])
 @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
+@pytest.mark.thinned(3)
 def test_weights_and_missing_values(method, missing, table, tmp_path):
     table = table.assign(n=np.arange(len(table)) % 4)
     table.loc[table.index % 7 == 0, "x1"] = None
@@ -84,6 +87,7 @@ def test_annealed_log_z_is_drawn_from_the_same_start(table, source):
 
 @pytest.mark.parametrize("formula", ["y ~ .^2", "y ~ x0 * x1"])
 @pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.thinned(2)
 def test_cross_validation_is_that_of_the_table(formula, shuffle, table, source):
     told = {"method": "mf", "eps": [0.0, 0.5, 0.9], "shuffle": shuffle, "seed": 2}
     lazy, own = (bbl.crossVal(formula, data, **told) for data in (source, table))
@@ -199,6 +203,7 @@ def test_more_folds_than_rows(source):
 
 @pytest.mark.parametrize("learner", ["nb", "tan_cl", "aode", "kdb"])
 @pytest.mark.parametrize("features", [9, 3])
+@pytest.mark.thinned(3)
 def test_networks_are_those_of_the_table(learner, features, few, tmp_path):
     table = few[["y", *(f"x{i}" for i in range(features))]].assign(n=np.arange(len(few)) % 3 + 1)
     table.loc[table.index % 5 == 0, "x1"] = None
@@ -244,6 +249,7 @@ def test_structures_by_hand_and_averages_over_subsets(table, source):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
+@pytest.mark.thinned(3)
 def test_predictions_come_in_batches_with_the_rows_of_the_table(kind, few, tmp_path):
     fit = bbl.bbl("y ~ .", few, method="naive")
     frames = list(fit.predict(lazydata.lazy(kind, few, tmp_path), type="prob"))

@@ -34,6 +34,7 @@ def both(frame, verb, formula="y ~ .^2", **options):
 
 
 @pytest.mark.parametrize("log_z", ["half", "pseudo", "mf", "exact", "ais"])
+@pytest.mark.thinned(2)
 def test_parameters_and_log_z_are_those_of_the_table(frame, log_z):
     whole, fit = both(frame, bbl.bbl, lambda_=1e-2, log_z=log_z)
     assert fit.summary().facts["Fitted"].startswith("by rows: a sample of 1,5")

@@ -259,6 +259,7 @@ class TestFit:
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("log_z", ["exact", "half", "mf", "ais"])
     @pytest.mark.usefixtures("short_annealing")
+    @pytest.mark.thinned(5)
     def test_complete_data_give_the_same(self, method, log_z):
         data, w = frame(share=0.0)
         fits = [
@@ -276,6 +277,7 @@ class TestFit:
 
     @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
     @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.thinned(4)
     def test_weights_are_repeated_rows(self, method, missing):
         data, w = frame()
         args = {"missing": missing, "log_z": "half", "method": method, **METHODS[method]}
@@ -470,6 +472,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
+@pytest.mark.thinned(4)
 def test_kinds_of_columns(kind, missing):
     values = [None, 0, 1, 1, 0, None, 1, 0] * 5
     y, z = ["a", "b"] * 20, [0, 1, 1, 0, 0] * 8

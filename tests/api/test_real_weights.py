@@ -55,6 +55,7 @@ def real(titanic):
         ("pseudo", {"calibrate": "offset", "lambda_": 0.01}),
     ],
 )
+@pytest.mark.thinned(3)
 def test_the_scale_of_weights_does_not_matter(real, method, options):
     data, total = real
     plain = bbl.bbl(FORMULA, data, "Freq", method, seed=1, **options)

@@ -277,6 +277,7 @@ def test_a_pattern_counts_pairs_whether_they_have_one_level_or_several(n_levels)
 
 @pytest.mark.parametrize("name", ["fixed", "random"])
 @pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.thinned(3)
 def test_blocks_without_noise_are_found_again_from_one_start(shared, name, level):
     # two prototypes of set 1 are equal
     for X, rows, columns in ratings(shared, name, level, slice(2, 8)):

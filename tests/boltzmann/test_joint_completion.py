@@ -21,6 +21,7 @@ def table(seed, n=80, levels=(2, 3, 2, 3)):
 
 @pytest.mark.parametrize("formula", ["~ x0 * x1 + x1 * x3 + x2", "y ~ (x0 + x1 + x2 + x3)^2"])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.thinned(3)
 def test_is_the_most_probable_of_all_completions(formula, seed):
     data = table(seed)
     fit = bbl.bbl(formula, data, method="ml", prior_count=0.5, verbose=0)

@@ -43,6 +43,7 @@ def parse_regression(formula):
 
 
 @pytest.mark.parametrize("name, k", regressions())
+@pytest.mark.thinned(5)
 def test_site_regressions_are_those_of_svyglm(name, k):
     case, table = rsurvey.read(name)
     analysis = case["analyses"][k]

@@ -373,6 +373,7 @@ def recorded(monkeypatch, module):
     ],
 )
 @pytest.mark.parametrize("make", [species, noise])
+@pytest.mark.thinned(3)
 def test_progress_ends_at_the_whole_and_never_goes_beyond(options, make, monkeypatch):
     # as of large problems
     monkeypatch.setattr(pseudo.PseudoLikelihood, "stepwise", lambda *_: True)

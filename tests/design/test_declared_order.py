@@ -148,6 +148,7 @@ def memory(table):
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.thinned(3)
 def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, memory, tmp_path):
     fit = bbl.bbl("status ~ .", SOURCES[kind](table, tmp_path), method="naive")
     assert memory.labels.groups == ("sick", "healthy")
@@ -164,6 +165,7 @@ def test_every_source_has_the_levels_of_the_table_in_their_order(kind, table, me
 
 
 @pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.thinned(3)
 def test_networks_have_the_levels_that_do_not_occur_from_every_source(kind, table, tmp_path):
     fit = bbl.networks.bnc("nb", "status ~ dose + town", SOURCES[kind](table, tmp_path), smooth=1)
     assert fit.labels.groups == tuple(STATUS)

@@ -57,6 +57,7 @@ def assert_same(found, table, *args, **named):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
+@pytest.mark.thinned(3)
 def test_every_kind_of_source_gives_the_design_and_the_rows_of_its_table(kind, table, tmp_path):
     source = lazy_source(lazydata.lazy(kind, table, tmp_path))
     assert set(source.columns) == set(table.columns)
@@ -81,6 +82,7 @@ def test_tables_in_memory_are_no_sources(table):
 
 
 @pytest.mark.parametrize("missing", ["raise", "drop", "level", "marginal"])
+@pytest.mark.thinned(2)
 def test_missing_values_go_by_the_policy_as_in_memory(missing, table, tmp_path):
     table = table.copy()
     table.loc[table.index % 7 == 0, "x1"] = None
@@ -109,6 +111,7 @@ def test_few_states_become_a_table_of_counts(table, tmp_path):
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("formula", ["y ~ .", "y ~ x0 + x1"])
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.thinned(3)
 def test_rows_are_dealt_to_the_folds_of_a_table_in_memory(
     shuffled, formula, weighted, table, tmp_path
 ):

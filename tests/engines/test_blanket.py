@@ -166,6 +166,7 @@ def test_scores_of_families_are_the_product_of_predictions_of_each_row_from_thos
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("couples", ["all", "some", "none"])
+@pytest.mark.thinned(5)
 def test_no_single_arc_would_raise_the_score_of_the_network_that_is_found(seed, couples):
     x, y = rows(n=80, seed=seed, m=4)
     codes, L = np.column_stack([y, x]), np.array([3] * 5)

@@ -52,6 +52,7 @@ def probabilities(fit, new):
 # rows of one vector, of several, and with lanes that are not used
 @pytest.mark.parametrize("K", [2, 3, 4, 7, 8, 18])
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.thinned(5)
 def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     codes, n_levels, y, weights, p = kernel_rows(seed, K=K)
     expected, expected_p = oracle.round_of_fields(codes, n_levels, y, weights, p, **RULE)

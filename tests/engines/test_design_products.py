@@ -35,6 +35,7 @@ def draw(n_levels, n=300, seed=0):
 
 
 @pytest.mark.parametrize(("n_levels", "terms"), LAYOUTS)
+@pytest.mark.thinned(4)
 def test_products_are_those_of_the_matrix(n_levels, terms):
     layout = Layout(n_levels, terms)
     codes = draw(n_levels)

@@ -182,6 +182,7 @@ def test_collapsing_makes_weights_repetition_to_the_last_bit():
 @pytest.mark.parametrize("weights", ["counts", "real", "huge"])
 @pytest.mark.parametrize("missing", [False, True])
 @pytest.mark.usefixtures("short_annealing")
+@pytest.mark.thinned(4)
 def test_neither_repetition_nor_the_order_of_rows_changes_a_bit(engine, log_z, weights, missing):
     sample, rng = make_sample(400), np.random.default_rng(2)
     scale = {"counts": 1.0, "real": 1 / 3, "huge": 2.0**52}[weights]

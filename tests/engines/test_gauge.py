@@ -73,6 +73,7 @@ def solver(request, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["double", "single"])
 @pytest.mark.parametrize("width", widths())
+@pytest.mark.thinned(3)
 def test_the_kernel_has_the_penalty_of_the_zero_sum_gauge_and_its_gradient(width, precision):
     sample, layout = make_sample(), Layout(LEVELS, PAIRS)
     used = np.hstack([np.ones((layout.D, 1)), *[np.zeros((layout.D, layout.D))]])
@@ -170,7 +171,7 @@ def test_probabilities_do_not_depend_on_reference_levels(n, log_z, missing):
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
 @pytest.mark.parametrize("log_z", ["exact", "half", "pseudo", "mf"])
 @pytest.mark.parametrize("right", [".^2 - w", "a*b + b*c*d - b:c:d"])
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 def test_probabilities_of_mean_field_do_not_either(log_z, missing, right):
     data = table(200, missing == "marginal")
     data.loc[data["y"] == "u", "a"] = "1"  # constant in a group, and one level absent of another

@@ -139,6 +139,7 @@ def test_the_site_maps_agree_with_the_map_of_the_layout(terms):
     [{"lambda_": 0.03}, {"lambda_": 0.01, "lambdah": 0.05}, {"lambda_": 0.02, "prior_count": 3.0}],
     ids=str,
 )
+@pytest.mark.thinned(5)
 def test_pseudo_likelihood_equals_the_oracle(terms, options):
     codes, weights = drawn()
     of = layout(terms)
@@ -265,6 +266,7 @@ def test_pseudo_likelihood_of_a_pair_has_the_same_theta():
 
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("options", [{}, {"lambda_": 0.05, "lambdah": 0.02}], ids=str)
+@pytest.mark.thinned(3)
 def test_maximum_likelihood_equals_the_oracle(terms, options):
     codes, weights = drawn(400)
     of = layout(terms)

@@ -141,6 +141,7 @@ def test_objective_in_single_precision(seed, width):
 @pytest.mark.parametrize("width", widths())
 @pytest.mark.parametrize("levels", [2, 21])
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.thinned(3)
 def test_gradient_where_another_level_than_the_first_is_the_most_frequent(width, levels, weighted):
     """Sums over the rows of the most frequent joint state are derived from those of the others."""
     rng = np.random.default_rng(levels)
@@ -182,6 +183,7 @@ def test_single_precision_reaches_its_gradient_norm(width, n, m, most):
 
 
 @pytest.mark.parametrize("width", widths())
+@pytest.mark.thinned(3)
 def test_single_precision_keeps_its_digits_over_many_rows(width):
     """A million rows are more than a sum of 24 bits can count one by one."""
     rng = np.random.default_rng(0)
@@ -231,6 +233,7 @@ def test_gradient_is_the_finite_difference(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.thinned(3)
 def test_optimum_is_scipys(seed):
     codes, weights, n_levels, mask, _ = example(seed, n=150, m=4, most=4)
     start, _ = design(n_levels)
@@ -269,6 +272,7 @@ def test_optimum_is_scipys(seed):
 @pytest.mark.parametrize("precision", ["double", "mixed"])
 @pytest.mark.parametrize("width", widths())
 @pytest.mark.parametrize(("n", "m", "most"), [(1500, 12, 3), (1500, 13, 7), (60, 12, 7)])
+@pytest.mark.thinned(5)
 def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most, precision):
     codes, weights, n_levels, mask, _ = example(5, n=n, m=m, most=most, density=1.0)
     problem = PseudoProblem(codes, weights, n_levels, mask, width=width, precision=precision)
@@ -286,6 +290,7 @@ def test_all_widths_and_metrics_reach_the_gradient_norm(width, n, m, most, preci
 
 @pytest.mark.parametrize("width", widths())
 @pytest.mark.parametrize(("density", "weighted"), [(1.0, False), (0.3, True)])
+@pytest.mark.thinned(3)
 def test_mixed_precision_ends_where_double_does_though_predictors_need_unequal_steps(
     width, density, weighted
 ):
@@ -601,6 +606,7 @@ def test_memory_estimate_covers_the_problem():
     ("m", "levels", "n", "times"),
     [(520, 2, 600, 3), (520, 2, 200, 2), (172, 4, 1040, 2), (172, 4, 600, 1.5)],
 )
+@pytest.mark.thinned(3)
 def test_wide_problems_take_fewer_gradients_with_the_covariance(m, levels, n, times, monkeypatch):
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(n, 5))

@@ -68,6 +68,7 @@ def test_a_million_draws_pass_the_chi_square_test(seed):
 
 @pytest.mark.parametrize("n_levels", [[2, 3, 4, 5], [2] * 9, [9, 2, 3], [17, 3, 5]], ids=str)
 @pytest.mark.parametrize("by_levels", [False, True])
+@pytest.mark.thinned(5)
 def test_both_kernels_at_every_width_sample_mixed_levels(n_levels, by_levels, width, monkeypatch):
     layout, theta, h, J = random_model(n_levels, 5)
     chains = kernel_chains(h, J, n_levels, 256, 7, by_levels, monkeypatch)
@@ -461,6 +462,7 @@ def ar1(rho, shape, seed):
 
 @pytest.mark.parametrize("rho", [-0.3, 0.0, 0.5, 0.9])
 @pytest.mark.parametrize("rank", [True, False])
+@pytest.mark.thinned(3)
 def test_effective_sample_size_of_an_autoregression(rho, rank):
     x = ar1(rho, (8, 20000), 1)
     assert effective_sample_size(x, rank) == pytest.approx(x.size * (1 - rho) / (1 + rho), rel=0.1)

@@ -289,6 +289,7 @@ def test_threads_change_no_bit(monkeypatch, levels, draws):
         ("gaussian", np.inf),
     ],
 )
+@pytest.mark.thinned(3)
 def test_the_gradient_of_the_bound_is_that_of_finite_differences(
     name, slab, scale, centred, grouped
 ):

@@ -65,6 +65,7 @@ def test_features_of_all_states_are_as_written_down():
 
 
 @pytest.mark.parametrize(("name", "slab", "scale"), CASES)
+@pytest.mark.thinned(3)
 def test_the_hessian_of_the_bound_is_that_of_finite_differences(name, slab, scale):
     layout = Layout([2, 3], [(0, 1)])
     sample, at = rows(layout, 20), approximation(layout, name, slab, scale)

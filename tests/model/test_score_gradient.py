@@ -91,6 +91,7 @@ def check(seed, gaps, independent=False):
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("gaps", [0.0, 0.3])
+@pytest.mark.thinned(5)
 def test_derivatives_are_those_of_central_differences(seed, gaps):
     check(seed, gaps)
 

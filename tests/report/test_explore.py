@@ -17,7 +17,7 @@ from browser import browser, needs_browser  # noqa: F401  # a fixture
 import bbl
 from bbl import networks
 
-N_STATES = 2000
+N_STATES = 600
 
 
 def make_table(n=400, seed=0):
@@ -214,7 +214,7 @@ def predicted(fit, answers, priors):
 @needs_browser
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_a_page_has_the_probabilities_of_predict(browser, name, tmp_path):  # noqa: F811
     fit = MODELS[name]()
     path = fit.explore(tmp_path / "page.html").path

@@ -85,7 +85,7 @@ NAMES = ("pseudo", "mf", "density", "tan", "shooter", "average", "loaded")
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_a_page_can_be_read_by_a_screen_reader(pages, name):
     page = Outline(pages[name].read_text(encoding="utf-8"))
     assert page.all("html") == [{"lang": "en"}] and page.texts["title"][0].strip()

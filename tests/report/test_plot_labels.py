@@ -166,7 +166,7 @@ def overlapping(figure):
 
 @pytest.mark.parametrize("kind", ["parameters", "network", "logo", "calibration", "configurations"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_texts_of_a_figure_lie_apart_and_inside_it(kind, shape):
     labels = SHAPES[shape]
     axes = figure_of(kind, labels)
@@ -211,6 +211,7 @@ def test_levels_that_begin_alike_can_be_told_apart():
 
 
 @pytest.mark.parametrize("kind", ["parameters", "network", "logo", "calibration"])
+@pytest.mark.thinned(2)
 def test_a_new_figure_of_many_groups_is_bounded_and_says_what_it_leaves_out(kind):
     labels = labels_of([f"g{k}" for k in range(40)], "pq", [2, 2])
     axes = figure_of(kind, labels)

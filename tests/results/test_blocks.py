@@ -271,6 +271,7 @@ def closed():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.thinned(3)
 def test_figures_show_the_table_in_blocks(fits, kind, closed):
     fit = fits[kind]
     ax = fit.plot()

@@ -113,6 +113,7 @@ def test_naive_bayes_of_one_predictor_has_the_shares_of_cells():
 
 @pytest.mark.parametrize("method", ["ml", "pseudo", "naive", "conditional"])
 @pytest.mark.parametrize("options", [{}, {"priors": "equal"}])
+@pytest.mark.thinned(3)
 def test_weights_are_repeated_rows(method, options):
     repeated = (
         TITANIC.loc[TITANIC.index.repeat(TITANIC["Freq"])]
@@ -141,6 +142,7 @@ def test_weights_are_repeated_rows(method, options):
     ],
 )
 @pytest.mark.parametrize("method", ["ml", "pseudo", "mf", "conditional"])
+@pytest.mark.thinned(3)
 def test_predictions_are_those_of_predict(method, options):
     model = fit(method=method, **options)
     frame = model.predictions(TITANIC.head(8)).frame

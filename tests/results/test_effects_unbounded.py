@@ -20,6 +20,7 @@ def draw(n=400, seed=1):
 
 @pytest.mark.parametrize("design", [None, bbl.survey("w")], ids=["rows", "design"])
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.thinned(2)
 def test_levels_that_a_class_never_has_leave_the_errors_of_shares(method, design, tmp_path):
     data = draw()
     data = data[(data.b != "t") | (data.y != "maybe")]

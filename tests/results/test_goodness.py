@@ -26,6 +26,7 @@ ODDS_RATIOS = [path.stem for path in sorted(rloglinear.folder().glob("or_*.json"
 
 
 @pytest.mark.parametrize("name", FITS or [None])
+@pytest.mark.thinned(3)
 def test_numbers_are_those_of_r(name, shared):
     case = rloglinear.read(name)
     table, fit = rloglinear.table(case), rloglinear.fitted(case, case["model"]["formula"])

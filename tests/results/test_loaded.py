@@ -259,7 +259,7 @@ def same(one, other, what):
     "ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning"
 )
 @pytest.mark.parametrize("name", ALL_FITS)
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     fit = FITS[name](tmp_path)
     for stored in (True, False):
@@ -289,7 +289,7 @@ def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     "ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning"
 )
 @pytest.mark.parametrize("name", FITS)
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_what_a_result_lists_is_there(name, tmp_path):
     fit = FITS[name](tmp_path)
     for attribute in [name for name in dir(fit) if not name.startswith("_")]:

@@ -273,7 +273,7 @@ def regressions():
 @NEEDS_R
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name, k", regressions())
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_conditional_fits_are_svyglm(name, k):
     case, table = rsurvey.read(name)
     theirs = case["analyses"][k]

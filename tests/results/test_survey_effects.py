@@ -105,6 +105,7 @@ def regressions():
 @NEEDS_R
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name, k", regressions())
+@pytest.mark.thinned(5)
 def test_predictions_of_conditional_fits_have_the_errors_of_svyglm(name, k):
     """R's covariance of the coefficients by the delta method."""
     case, table = rsurvey.read(name)

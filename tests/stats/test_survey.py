@@ -102,6 +102,7 @@ def close(ours, theirs, rtol):
 
 
 @pytest.mark.parametrize("name, k", analyses("mean"))
+@pytest.mark.thinned(4)
 def test_means(name, k):
     case = Case(name)
     analysis = case.case["analyses"][k]
@@ -130,6 +131,7 @@ def domain(case, analysis):
 
 
 @pytest.mark.parametrize("name, k", analyses("chisq"))
+@pytest.mark.thinned(4)
 def test_rao_scott_of_two_way_tables(name, k):
     case = Case(name)
     analysis = case.case["analyses"][k]

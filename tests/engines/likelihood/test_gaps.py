@@ -60,6 +60,7 @@ class Traced(IncompleteLikelihood):
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.thinned(5)
 def test_the_likelihood_never_falls_and_ends_where_em_ends(seed):
     L, terms, x = rows_with_gaps(seed)
     layout = Layout(L, terms)

@@ -13,7 +13,7 @@ import bbl
 
 
 @pytest.mark.parametrize("name", rloglinear.names() or [None])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 def test_numbers_of_r(name, shared):
     checks = rloglinear.compare(name)
     assert len(checks) > 4
@@ -40,6 +40,7 @@ def test_all_cases_are_there(shared):
         ),
     ],
 )
+@pytest.mark.thinned(3)
 def test_anova_shows_the_ratio_of_r_where_rows_are_enough(name, models, shared):
     shown = {
         check.quantity

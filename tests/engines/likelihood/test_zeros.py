@@ -57,6 +57,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.thinned(4)
 def test_maximum_and_degrees_of_freedom_are_those_of_the_enumeration(seed):
     model = Model(seed, filled=seed % 2 == 0)
     solution, support = model.fit(), model.possible[0]

@@ -54,6 +54,11 @@ def effects(newdata: Any, **options: Any) -> Any:
 
 
 TABLE = {
+    "a figure of fields without fields": case(
+        r"Use the plot\(\) method of the fit, which shows numeric predictors",
+        lambda: numeric("y ~ x", method="ml").inference().plot(),
+        lambda: numeric("y ~ x", method="ml").plot(),
+    ),
     "a tuned covariance under a design": case(
         r"Omit the covariance argument\.",
         lambda: numeric(covariance="cv", **DESIGN),

@@ -495,6 +495,11 @@ def tables(model: Any) -> Any:
 
 LONELY = np.zeros((1, 3))
 FIGURES = {
+    "a figure of couplings without couplings": case(
+        "Omit the pairs argument to plot fields",
+        closed(lambda: fit("y ~ a").inference().plot(pairs=True)),
+        closed(lambda: fit("y ~ a").inference().plot()),
+    ),
     "a figure of no group": case(
         "Choose from 's', 't'",
         closed(lambda: FITTED.plot_network(groups=["z"])),

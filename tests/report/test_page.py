@@ -367,3 +367,13 @@ def test_a_browser_shows_the_page_without_errors_requests_or_sideways_scrolling(
     for width, taken, there, fetched in found:
         assert taken <= there <= width and not fetched
     assert "CONSOLE" not in run.stderr
+
+
+def test_a_report_of_numbers_alone(tmp_path):
+    """The section on parameters shows the means of numeric predictors."""
+    data = pd.DataFrame({"y": list("ab") * 15, "x": np.arange(30.0)})
+    fit = bbl.bbl("y ~ x", data, numeric="x", method="ml", verbose=0)
+    fit.report(tmp_path / "numbers.html")
+    page = (tmp_path / "numbers.html").read_text(encoding="utf-8")
+    assert "The model has no fields and no interactions" in page
+    assert "Means of numeric predictors in each group." in page

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.design.labels import Labels
+from bbl.errors import OptionError
 from bbl.model.layout import Layout
 from bbl.report.machine.summary import (
     Section,
@@ -171,9 +172,21 @@ def reference_condition(labels: Labels, layout: Layout) -> str:
 def plot_table(table: pd.DataFrame, pairs: bool, level: float, ax: Axes | None = None) -> Axes:
     """Draw a table's fields, or with `pairs` its couplings, with intervals of this `level`; return
     the Axes.
+
+    Raises an OptionError if there are none.
     """
-    is_coupling = ~table["predictor2"].map(absent).to_numpy()
+    is_coupling = ~table["predictor2"].map(absent).to_numpy(dtype=bool)
     shown = table[is_coupling == pairs]
+    if not len(shown):
+        raise OptionError(
+            "The model has no couplings, so there is nothing to plot."
+            if pairs
+            else "The model has no fields, so there is nothing to plot.",
+            argument="pairs",
+            hint="Omit the pairs argument to plot fields."
+            if pairs
+            else "Use the plot() method of the fit, which shows numeric predictors.",
+        )
     groups = list(dict.fromkeys(table["group"]))
     names = parameter_names(shown[(shown["group"] == groups[0]).to_numpy()])
     # estimates and limits, (groups, parameters)

@@ -27,7 +27,18 @@ __all__ = ["machine_parts", "summary_notes"]
 
 def machine_parts(fit: FittedMachine) -> list[Part]:
     """Return the sections on parameters and interactions."""
+    if not fit.estimate.parameters.layout.D:
+        return [_numbers_part(fit)]
     return [_parameters_part(fit), _interactions_part(fit)]
+
+
+def _numbers_part(fit: FittedMachine) -> Part:
+    """Return the section on parameters of a model without fields: a figure of its numbers."""
+    text = ["The model has no fields and no interactions: no predictor has several levels."]
+    if fit.estimate.location is None:
+        return Part("Parameters", text, [])
+    caption = "Means of numeric predictors in each group."
+    return Part("Parameters", text, [figure_html(fit.plot()[0].figure, caption, caption)])
 
 
 def summary_notes(fit: FittedMachine) -> list[str]:

@@ -14,6 +14,7 @@ from bbl._ext.conditional.multinomial import Panels
 from bbl._ext.gibbs import gibbs
 from bbl._ext.model.eigen import eigenvectors
 from bbl._ext.model.joint_levels import joint_sums
+from bbl._ext.pseudo.dual import DualProblem
 from bbl._ext.pseudo.plan import widths
 from bbl._ext.pseudo.pseudo import PseudoProblem
 from bbl.bayesnet.chowliu import chow_liu
@@ -228,6 +229,20 @@ def joint(rows, F):
     return [joint_sums(X, np.random.default_rng(11).normal(size=(rows, F)))]
 
 
+def dual(rows, dtype, single):
+    """Fit sites by dual coordinate ascent, with a proximal term and without."""
+    n_levels = np.array([2, 30, 9, 65])
+    codes = np.random.default_rng(3).integers(0, n_levels, (rows, 4)).astype(dtype)
+    problem = DualProblem(codes, np.ones(rows), n_levels, 1.0, single)
+    theta = np.zeros((102, 103))
+    reports = [np.zeros(4), np.zeros(4), *(np.zeros(4, dtype=np.int32) for _ in range(3))]
+    for site in range(4):
+        for lambdah in (0.0, 0.1):
+            settings = 0.1, lambdah, 0.1 - lambdah, 1e-5, 20
+            problem.solve(site, *settings, theta, *reports, np.zeros(1, dtype=np.int32))
+    return [theta, *reports]
+
+
 def posterior(rows, sampler, sweeps=0, **options):
     """Draw from the posterior of a small model, and of a horseshoe."""
     data, layout = sample(rows, np.uint8, True, 3)
@@ -272,6 +287,7 @@ def without_a_job() -> set[str]:
         "model.energy",
         "model.moments",
         "model.eigen",
+        "pseudo.dual",
         "pseudo.newton",
         "pseudo.plan",
         "pseudo.pseudo",
@@ -310,6 +326,7 @@ def jobs(rows: int = 120) -> list:
             for m in (2, 2, 9)
         ]
         found += [partial(influences, PseudoLikelihood(0.1, 0.1), rows, dtype)]
+        found += [partial(dual, rows, dtype, single) for single in (False, True)]
         found += [
             partial(fit, PseudoLikelihood(0.1, 0.1, gauge="zero-sum"), rows, dtype, m)
             for m in (2, 9)

@@ -49,8 +49,10 @@ from bbl.engines.pseudo.solvers import (
     Solution,
     is_small,
     make_cluster_solver,
+    make_dual_solver,
     make_lbfgs_solver,
     n_shares,
+    prefers_dual_ascent,
     prepare_problem,
     solve_by_newton,
 )
@@ -193,6 +195,7 @@ def solve_complete(
         return solve_sparse(engine, sample, layout, grid, workers)
     out: list[Any] = [None] * len(grid)
     solve: Any = None
+    prepared_for: tuple[bool, str] | None = None  # algorithm and precision of `solve`
     # results that do not depend on the penalty are computed once for all comparisons, if memory
     # permits
     cached = WarmStarts().cached if warm_starts is None else warm_starts.cached
@@ -219,20 +222,22 @@ def solve_complete(
             site_theta = extrapolate(warm_starts, lambda_) if warm_starts else site_theta
             comparison_norm = CLOSE_COMPARISON_NORM if lambda_ in warm_starts else COMPARISON_NORM
             tolerance = max(engine.tolerance, comparison_norm)
-            # a solver with rows prepared in double precision cannot be used for these fits
-            solve = solve if fit_engine.precision == "single" else None
             # cache this: `replace` validates all options again
             fit_engine = cached(
                 f"to {tolerance}", partial(replace, engine, tolerance=tolerance, precision="single")
             )
         elif sites is not None:  # not the first fit: the previous one keeps its array
             site_theta = site_theta.copy()
-        if solve is None:
-            solve = (
-                solve_by_newton
-                if takes_newton
-                else cached(fit_engine.precision, partial(_solver, fit_engine, sample, layout))
-            )
+        if takes_newton:
+            solve = solve_by_newton
+        else:
+            # the solver is kept until another algorithm or precision is needed
+            is_dual = prefers_dual_ascent(fit_engine, sample, layout, lambda_)
+            if (is_dual, fit_engine.precision) != prepared_for:
+                prepared_for = (is_dual, fit_engine.precision)
+                solve = cached(
+                    f"solver {prepared_for}", partial(_solver, fit_engine, sample, layout, is_dual)
+                )
         sites = Sites(layout.m)
         normaliser = solve(
             fit_engine,
@@ -274,13 +279,15 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
     return replace(sample, codes=regs.codes(sample.codes)) if regs.sets else sample
 
 
-def _solver(engine: Any, sample: Sample, layout: Layout) -> Callable:
-    """Return the L-BFGS solver for all sites.
+def _solver(engine: Any, sample: Sample, layout: Layout, is_dual: bool) -> Callable:
+    """Return the solver for all sites: L-BFGS, or dual coordinate ascent if `is_dual` is True.
 
     It runs on a cluster if the rows are on a cluster.
     """
     if n_shares(sample) > 1:
         return make_cluster_solver(sample, layout, engine.precision, engine.prior_count)
+    if is_dual:
+        return make_dual_solver(sample, layout, engine.precision, engine.prior_count)
     return make_lbfgs_solver(
         prepare_problem(sample, layout, engine.precision, engine.prior_count), engine.precision
     )

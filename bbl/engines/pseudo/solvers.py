@@ -1,4 +1,7 @@
-"""Solvers for the pseudo-likelihood: Newton's method, and L-BFGS in threads or on a cluster."""
+"""Solvers for the pseudo-likelihood: Newton's method, L-BFGS, and dual coordinate ascent.
+
+L-BFGS and dual coordinate ascent run in threads or on a cluster.
+"""
 
 # Site solutions `site_theta` have shape (layout.D, 1 + D), with columns for the field and for the D
 # columns of the `Regressors`. A fit starts from the site's rows of the solution and overwrites
@@ -12,7 +15,7 @@ from functools import partial
 
 import numpy as np
 
-from bbl._ext.pseudo import newton
+from bbl._ext.pseudo import dual, newton
 from bbl._ext.pseudo.pseudo import CONVERGED, ITMAX, STUCK, PseudoProblem
 from bbl.model.gauge import penalty_metric
 from bbl.model.layout import Layout
@@ -28,10 +31,12 @@ __all__ = [
     "POLISH_SIZE",
     "Sites",
     "Solution",
+    "make_dual_solver",
     "make_lbfgs_solver",
     "solve_by_newton",
     "make_cluster_solver",
     "is_small",
+    "prefers_dual_ascent",
     "n_shares",
     "prepare_problem",
 ]
@@ -43,12 +48,15 @@ FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit c
 # Newton's method is used alone up to this number of multiplications for a site's Hessian
 NEWTON_WORK = 3e4
 NEWTON_SIZE = 256  # Newton's method is used alone up to this number of parameters of a site
-# Large models whose metric only has each predictor's own columns are first fitted roughly: with ten
-# times the penalty, to a gradient norm of .03. With 120 sites of related sequences (5,000 rows,
-# lambda_=.01, 21 levels), 10 gradients then save 29 of the slowest site's 99, with 60 sites none.
-ROUGH_COLUMNS = 2000
-ROUGH_PENALTY = 10.0
-ROUGH_NORM = 0.03
+# Dual coordinate ascent is used for models with all pairs of predictors, more than DUAL_COLUMNS
+# columns and on average at least DUAL_LEVELS levels, unless the penalty is weak: the number of
+# other predictors, times the largest share of a row in the weights, is at most DUAL_RATIO penalties
+DUAL_COLUMNS = 512
+DUAL_LEVELS = 9
+DUAL_RATIO = 16.0
+DUAL_EPOCHS = 60  # fits that have not converged after so many visits to all rows go on by L-BFGS
+# strength of the proximal term of the fields, in penalties for each other predictor
+DUAL_PROXIMAL = 2.0
 POLISH_SIZE = 1024  # Newton's method follows L-BFGS up to this number of parameters of a site
 
 
@@ -73,7 +81,13 @@ class Sites:
         self.norm = np.zeros(m)
         self.n_iter, self.n_eval, self.status = (np.zeros(m, dtype=np.int32) for _ in range(3))
 
-    def take(self, sites: list[int], other: Sites, other_sites: np.ndarray, share: float) -> None:
+    def take(
+        self,
+        sites: list[int] | np.ndarray,
+        other: Sites,
+        other_sites: np.ndarray,
+        share: float = 1.0,
+    ) -> None:
         """Copy the reports on `other_sites` in `other` to `sites`.
 
         `other` contains the reports on a fit to the fraction `share` of all rows.
@@ -139,22 +153,36 @@ def solve_by_newton(
     )
 
 
+def prefers_dual_ascent(engine, sample: Sample, layout: Layout, lambda_) -> bool:
+    """Return whether dual coordinate ascent is expected to be faster than L-BFGS.
+
+    `engine` is a `PseudoLikelihood`, and `sample` contains complete rows.
+    """
+    penalty = float(np.max(lambda_))
+    n_pairs = layout.m * (layout.m - 1) // 2
+    most_levels = int(layout.n_levels.max(initial=1))
+    if (
+        engine.zero_sum
+        or layout.order != 2
+        or len(layout.pairs) < n_pairs
+        or not DUAL_COLUMNS < layout.D <= dual.MAX_COLUMNS
+        or not DUAL_LEVELS <= most_levels <= dual.MAX_LOGITS + 1
+        or layout.n_levels.min() < 2
+        or (DUAL_LEVELS - 1) * layout.m > layout.D
+    ):
+        return False
+    largest_share = float(sample.weights.max()) / sample.total
+    return (layout.m - 1) * largest_share <= DUAL_RATIO * penalty
+
+
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
     """Fit the sites of a task by L-BFGS.
 
-    If `keywords` contains the report `rough`, the sites are first fitted with a stronger penalty.
     `settings` contains both penalties, the tolerance, the maximum number of iterations, and the
     solution. The solution is overwritten. `keywords` contains further arguments for the kernel,
     including the arrays for its reports.
     """
     lambda_, lambdah, tolerance, itmax, theta = settings
-    keywords = dict(keywords)
-    rough = keywords.pop("rough")
-    if rough is not None:
-        roughly = keywords | {"grad_norm": rough.norm, "value": rough.value, "status": rough.status}
-        roughly |= {"n_iter": rough.n_iter, "n_eval": rough.n_eval}
-        penalty = ROUGH_PENALTY * lambda_
-        problem.solve(task, penalty, lambdah, ROUGH_NORM, itmax, theta, stop=stop_flag(), **roughly)
     problem.solve(task, lambda_, lambdah, tolerance, itmax, theta, stop=stop_flag(), **keywords)
 
 
@@ -188,10 +216,10 @@ def prepare_problem(
 def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, int] = (0, 1)):
     """Return a function ``solve`` that fits all sites of a prepared `problem`, in place.
 
-    ``solve`` has the same arguments as `solve_by_newton`, except that `only` is replaced by
-    `tolerance` (m,), which contains a tolerance for each site and overrides the engine's tolerance.
-    It returns the normaliser of a `Solution`. With ``share=(k, n_shares)``, it fits only the sites
-    in tasks k, k + n_shares, and so on.
+    ``solve`` has the same arguments as `solve_by_newton`, and `tolerance` (m,), which contains a
+    tolerance for each site and overrides the engine's tolerance. Sites in the same task as one of
+    those in `only` are fitted as well. It returns the normaliser of a `Solution`. With ``share=(k,
+    n_shares)``, it fits only the sites in tasks k, k + n_shares, and so on.
     """
     # the sites of each task
     task_sites = np.split(problem.order, range(problem.lanes, len(problem.order), problem.lanes))
@@ -207,6 +235,7 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         workers,
         tolerance=None,
         linear=None,
+        only=None,
     ):
         """Write `site_theta` and `sites`, and return the normaliser, or None after an interrupt."""
         regs = regressors(layout)
@@ -215,17 +244,7 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         column_penalties = penalties(layout, lambda_)
         # the penalty on pairs, from the columns of single predictors, which come first
         pair_penalty = float(column_penalties[0]) if len(column_penalties) else 0.0
-        is_rough_first = (
-            problem.metric == "blocks"
-            and regs.D >= ROUGH_COLUMNS
-            and pair_penalty > 0.0
-            and linear is None
-            and engine.tolerance < ROUGH_NORM
-            and not site_theta[:, 1:].any()
-        )
-        rough = Sites(layout.m) if is_rough_first else None
         keywords = {
-            "rough": rough,
             "linear": linear,
             "zero_sum": engine.zero_sum,
             # differences from the penalty on pairs, for terms of higher order
@@ -251,15 +270,13 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
                 keywords,
             )
             for task, sites_of_task in enumerate(task_sites)
+            if only is None or np.isin(sites_of_task, only).any()
         ]
         stop = stop_flag()
         # shared: threads write to the same arrays, each to the entries of its own sites
         run_tasks(partial(_solve_task, problem), tasks[share[0] :: share[1]], workers, shared=True)
         if stop[0]:  # interrupted: the fit is not used
             return None
-        if rough is not None:
-            sites.n_iter += rough.n_iter
-            sites.n_eval += rough.n_eval
         # A quasi-Newton line search may fail near rounding error, and is slow on flat objectives:
         # finish such fits by Newton's method if they have few parameters.
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
@@ -285,6 +302,87 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         return partial(log_normaliser, problem, layout, site_theta)
 
     return solve
+
+
+def make_dual_solver(
+    sample: Sample,
+    layout: Layout,
+    precision: str,
+    prior_count: float,
+    share: tuple[int, int] = (0, 1),
+) -> Callable:
+    """Return a function ``solve`` that fits all sites by dual coordinate ascent, in place.
+
+    ``solve`` has the same arguments as `solve_by_newton`, except for the last two, and returns the
+    normaliser of a `Solution`. Sites that do not converge are then fitted by L-BFGS. With
+    ``share=(k, n_shares)``, only the sites k, k + n_shares, and so on are fitted.
+    """
+    problem = dual.DualProblem(
+        sample.codes, sample.weights, layout.n_levels, prior_count, precision == "single"
+    )
+
+    def solve(engine, sample, layout, lambda_, lambdah, site_theta, sites, workers):
+        """Write `site_theta` and `sites`, and return the normaliser, or None after an interrupt."""
+        penalty = float(np.max(lambda_))
+        tolerance = max(engine.tolerance, FINEST[precision])
+        stop = stop_flag()
+        fit_site = partial(
+            problem.solve,
+            lambda_=penalty,
+            lambdah=lambdah,
+            rho=max(0.0, DUAL_PROXIMAL * penalty / max(1, layout.m - 1) - lambdah),
+            tolerance=tolerance,
+            max_epochs=min(engine.itmax, DUAL_EPOCHS),
+            theta=site_theta,
+            value=sites.value,
+            grad_norm=sites.norm,
+            n_iter=sites.n_iter,
+            n_eval=sites.n_eval,
+            status=sites.status,
+            stop=stop,
+        )
+        fitted_sites = np.arange(layout.m)[share[0] :: share[1]]
+        # shared: threads write to the same arrays, each to the entries of its own sites
+        run_tasks(fit_site, [(i,) for i in fitted_sites.tolist()], workers, shared=True)
+        if stop[0]:  # interrupted: the fit is not used
+            return None
+        unfinished = fitted_sites[sites.status[fitted_sites] != CONVERGED]
+        if len(unfinished) and engine.itmax > DUAL_EPOCHS:
+            report = Sites(layout.m)
+            make_lbfgs_solver(prepare_problem(sample, layout, precision, prior_count), precision)(
+                engine,
+                sample,
+                layout,
+                lambda_,
+                lambdah,
+                site_theta,
+                report,
+                workers,
+                only=unfinished,
+            )
+            report.n_iter += sites.n_iter
+            report.n_eval += sites.n_eval
+            sites.take(unfinished, report, unfinished)
+        return partial(_normaliser_of_rows, sample, layout, precision, prior_count, site_theta)
+
+    return solve
+
+
+def _normaliser_of_rows(
+    sample: Sample,
+    layout: Layout,
+    precision: str,
+    prior_count: float,
+    site_theta: np.ndarray,
+    half: bool,
+) -> float:
+    """Return ln Z by eq. (31) from rows that are not prepared for L-BFGS.
+
+    If `half` is True, couplings of k predictors are multiplied by 1/k.
+    """
+    problem = prepare_problem(sample, layout, precision, prior_count, count_moments=False)
+    with serial_blas():
+        return log_normaliser(problem, layout, site_theta, half)
 
 
 # minimum number of predictors in a share: preparing the rows takes a worker as long as about ten
@@ -334,21 +432,9 @@ def make_cluster_solver(
             for name, values in vars(share_sites).items():
                 getattr(sites, name)[predictors] = values[predictors]
 
-        def normaliser(half: bool) -> float:
-            """Return ln Z from the rows by eq. (31).
-
-            If `half` is True, couplings of k predictors are multiplied by 1/k.
-            """
-            # so far, only the workers have prepared the rows
-            with serial_blas():
-                return log_normaliser(
-                    prepare_problem(plain_sample, layout, precision, prior_count),
-                    layout,
-                    site_theta,
-                    half,
-                )
-
-        return normaliser
+        return partial(
+            _normaliser_of_rows, plain_sample, layout, precision, prior_count, site_theta
+        )
 
     return solve
 
@@ -366,15 +452,18 @@ def _solve_share(
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()
     sites = Sites(layout.m)
-    problem = prepare_problem(rows, layout, precision, prior_count)
-    make_lbfgs_solver(problem, precision, share)(
-        engine, rows, layout, lambda_, lambdah, theta, sites, workers=1
-    )
-    tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[
-        share[0] :: share[1]
-    ]
-    # zeros: a share may have no tasks
-    predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
+    if prefers_dual_ascent(engine, rows, layout, lambda_):
+        solve = make_dual_solver(rows, layout, precision, prior_count, share)
+        predictors = np.arange(layout.m)[share[0] :: share[1]]
+    else:
+        problem = prepare_problem(rows, layout, precision, prior_count)
+        solve = make_lbfgs_solver(problem, precision, share)
+        tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[
+            share[0] :: share[1]
+        ]
+        # zeros: a share may have no tasks
+        predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
+    solve(engine, rows, layout, lambda_, lambdah, theta, sites, workers=1)
     return (
         predictors,
         theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)],

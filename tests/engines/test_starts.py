@@ -8,7 +8,6 @@ import pytest
 
 import bbl
 from bbl.engines import ENGINES, Conditional, MaximumLikelihood, PseudoLikelihood
-from bbl.engines.pseudo import solvers
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
@@ -133,21 +132,3 @@ def test_replicates_and_covariances_begin_at_the_fit(monkeypatch):
     fit.avg_comparisons(verbose=0)
     fit.conf_int()
     assert len(steps) > 40 and max(steps[1:]) < steps[0] and min(steps[1:]) <= 2
-
-
-@pytest.mark.parametrize("gauge", ["reference", "zero-sum"])
-def test_a_rough_fit_with_a_stronger_penalty_does_not_change_the_solution(gauge, monkeypatch):
-    monkeypatch.setattr(solvers, "NEWTON_WORK", 0.0)
-    layout = Layout(np.full(8, 9))
-    rng = np.random.default_rng(2)
-    codes = np.minimum(rng.integers(0, 3, (300, 1)) * 3 + rng.integers(0, 3, (300, 8)), 8)
-    rows = Sample(codes.astype(np.uint8), np.ones(300))
-    engine = PseudoLikelihood(0.01, lambdah=0.01, tolerance=1e-9, gauge=gauge)
-    (directly,) = engine.path(rows, layout)
-    monkeypatch.setattr(solvers, "ROUGH_COLUMNS", 64)
-    (roughly_first,) = engine.path(rows, layout)
-    assert roughly_first.converged.all()
-    assert (roughly_first.n_iter != directly.n_iter).any()
-    np.testing.assert_allclose(roughly_first.theta, directly.theta, atol=1e-6)
-    (in_threads,) = engine.path(rows, layout, workers=2)
-    np.testing.assert_array_equal(in_threads.theta, roughly_first.theta)

@@ -19,7 +19,7 @@ from bbl.boltzmann.structural_zeros import ImpossibleRowsError
 from bbl.checks import any_real, check_keywords, choice, flag, generator, integer, share
 from bbl.crossval import Scores
 from bbl.design.numbers import NumberFactor
-from bbl.errors import BBLError, BBLTypeError, DataError, OptionError
+from bbl.errors import BBLError, BBLTypeError, DataError, OptionError, with_hint
 from bbl.model.moments import level_counts
 from bbl.parallel import n_workers, progress_bar, run_tasks
 from bbl.report.page import Part, figure_html
@@ -405,7 +405,10 @@ def _find_streamed_effects(
                 else f"Delta method. {delta.covariance.note}"
             )
         except (DataError, OptionError) as error:
-            note = f"No standard errors: {error}"
+            advice = error.hint
+            if advice is not None and "bootstrap" in advice:  # refits would read the data again
+                advice = "Fit with method='conditional' and ridge=0."
+            note = f"No standard errors: {with_hint(error.message, advice)}"
     values, keys = estimate_streamed(contrasts, rows, scores, delta, errors.level)
     text = f"averaged over {rows.text}"
     return _make_effects(fit, contrasts, keys, False, text, values, unbounded, note, errors.level)

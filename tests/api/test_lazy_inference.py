@@ -387,6 +387,15 @@ def test_errors_of_a_sample_are_close_and_known(sampled):
     assert not found["test"].str.contains("exact").any()
 
 
+def test_effects_without_errors_name_a_method_that_has_them(wide):
+    with pytest.MonkeyPatch.context() as patch:
+        keep_few(patch)
+        lazy = bbl.bbl("y ~ . + x0 * x1", lambda: iter([wide]), log_z="half", verbose=0)
+    note = lazy.avg_predictions().note
+    assert "Hint: Fit with method='conditional' and ridge=0." in note
+    assert "bootstrap" not in note
+
+
 @pytest.mark.parametrize("kind", ["folder", "duckdb"])
 @pytest.mark.thinned(2)
 def test_all_rows_are_read_again_for_exact_errors(kind, wide, tmp_path):

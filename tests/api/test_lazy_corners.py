@@ -112,6 +112,17 @@ def test_rare_levels_and_a_constant_predictor(method, table):
         assert (kept[:, i] == code).sum() == n  # all of these rows are kept
 
 
+@pytest.mark.parametrize("options", [{"ridge": 1e-3}, {"ridge": 1e-5, "scale": 0.0}])
+def test_penalised_fits_with_columns_that_never_occur(options, table):
+    rare = table.assign(x5="same", x4=table["x3"])
+    rare.iloc[700, rare.columns.get_loc("x2")] = "single"
+    lazy = bbl.bbl(
+        FORMULA, in_batches(rare), method="conditional", novarOk=True, verbose=0, **options
+    )
+    assert lazy.estimate.fits[0].grad_norm.max() < 1e-9
+    assert np.isfinite(lazy.estimate.parameters.theta).all()
+
+
 def test_a_few_rows_with_most_of_the_weight(table):
     heavy = table.assign(n=np.where(np.arange(len(table)) % 240 == 7, 10**8, 1))
     lazy, own = (fit(data, "naive", weights="n") for data in (in_batches(heavy), heavy))

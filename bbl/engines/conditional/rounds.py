@@ -432,6 +432,7 @@ class _Rounds:
             (among[a, b] * gram for a in range(k) for b in range(a + 1)), self.free
         )
         metric = self._with_missing(metric + objective.penalty, among.diagonal())
+        metric[np.diag_indices_from(metric)] += 1e-3 / self.sample.n  # columns without a penalty
         theta, gradient = _climb(evaluate, np.zeros(len(metric)), metric, SAMPLE)
         if np.linalg.norm(gradient) > SAMPLE.gradient:
             theta = maximise(objective, theta, 10.0 * SAMPLE.gradient, SAMPLE_STEPS).theta

@@ -49,11 +49,11 @@ FLOOR = {"double": 1e-8, "single": 1e-4}  # gradient norm at which a stuck fit c
 NEWTON_WORK = 3e4
 NEWTON_SIZE = 256  # Newton's method is used alone up to this number of parameters of a site
 # Dual coordinate ascent is used for models with all pairs of predictors, more than DUAL_COLUMNS
-# columns D and on average at least DUAL_LEVELS levels, unless there are many rows for each column or
-# the penalty is weak: lambda_ times the total weight must be at least DUAL_PENALTY rows of the
-# largest weight. With 21 levels and lambda_=.01, it takes .23 of the time of L-BFGS for 5,000 related
-# rows and D = 4000, .6 or (unrelated rows) .85 for D = 1200, and 2.2 for 20,000 rows and D = 1200;
-# with lambda_=.001, 5,000 rows and D = 1200, it takes 2.4 times as long.
+# columns D and on average at least DUAL_LEVELS levels, unless there are many rows for each column
+# or the penalty is weak: lambda_ times the total weight must be at least DUAL_PENALTY rows of the
+# largest weight. With 21 levels and lambda_=.01, it takes .23 of the time of L-BFGS for 5,000
+# related rows and D = 4000, .6 or (unrelated rows) .85 for D = 1200, and 2.2 for 20,000 rows and D
+# = 1200; with lambda_=.001, 5,000 rows and D = 1200, it takes 2.4 times as long.
 DUAL_COLUMNS = 512
 DUAL_LEVELS = 9
 DUAL_ROWS = 5.0  # maximum number of rows for each column

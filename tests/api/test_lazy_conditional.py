@@ -191,9 +191,9 @@ def test_ridges_are_compared_on_a_sample(wide, monkeypatch, tmp_path):
     assert f"on {tuning.rows:,} random rows" in " ".join(str(lazy.summary()).split())
     lazy.save(tmp_path / "m.bbl")
     assert repr(bbl.load(tmp_path / "m.bbl").tuning) == repr(tuning)
-    # the loss of a fit to a part of the rows
+    # the loss of fits to 800 rows
     full = lazy.evaluate(wide).log_loss.loss
-    assert full - 0.005 < lazy.log_loss.loss < full + 0.03
+    assert full - 0.005 < lazy.log_loss.loss < full + 0.06
 
 
 def test_fits_that_need_all_rows_load_them(wide):

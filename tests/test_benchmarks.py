@@ -899,25 +899,28 @@ def test_tables_of_noise_are_told_by_their_number_of_groups(monkeypatch):
 
 
 def test_the_page_of_sequences_has_the_growth_with_sites(tmp_path):
-    shapes = [(5000, m, "single", 1) for m in (30, 60, 120, 200)] + [(5000, 200, "double", 1)]
+    shapes = [(5000, m, False, "single", 1) for m in (30, 60, 120, 200)]
+    shapes += [(5000, 200, False, "double", 1)]
+    shapes += [(5000, m, True, "single", 1) for m in (60, 120, 200)]
     rows = [
-        (*shape, (shape[1] / 60) ** 2, 1.0, 20 + k, 1e-4, 100.0, 0.1)
+        (*shape, (shape[1] / 60) ** (3 if shape[2] else 2), 1.0, 20 + k, 1e-4, 100.0, 0.1)
         for k, shape in enumerate(shapes)
     ]
     frame = pd.DataFrame(rows, columns=sites.COLUMNS)
-    assert sites.exponent(frame) == pytest.approx(2.0)
+    assert sites.exponent(frame, False) == pytest.approx(2.0)
     text = "\n".join(sites.page(frame))
-    assert "the power 2.00" in text and "| 5,000 x 200 | double | 1 | 11.1 | 1.0 | 24 |" in text
+    assert "the power 2.00" in text and "| 5,000 | 200 | double | 1 | 11.1 | 1.0 | 24 |" in text
+    assert "3.00 for closely related" in text and "| 5,000, closely related | 60 |" in text
     sites.draw(frame, tmp_path / "sites.png")
     assert (tmp_path / "sites.png").stat().st_size > 5000
-    assert len(sites.settings()) == len(sites.SHAPES) + len(sites.DOUBLE) + len(sites.PARALLEL)
+    groups = sites.SHAPES, sites.CLOSE, sites.DOUBLE, sites.PARALLEL
+    assert len(sites.settings()) == sum(map(len, groups))
 
 
 def test_a_fit_to_sequences_is_measured_where_it_has_converged():
-    n, m, precision, threads, cpu, wall, gradients, norm, memory, weights = sites.measured(
-        300, 6, "single", 1
-    )
-    assert (n, m, precision, threads) == (300, 6, "single", 1) and norm <= 1e-4 and gradients > 3
+    shape = 300, 6, True, "single", 1
+    *measured, cpu, wall, iterations, norm, memory, weights = sites.measured(*shape)
+    assert tuple(measured) == shape and norm <= 1e-4 and iterations > 3
     assert min(cpu, wall, memory) > 0 <= weights
 
 
@@ -938,8 +941,10 @@ def test_the_page_of_plmc_has_its_time_relative_to_a_gradient(tmp_path, monkeypa
     program.write_text(
         f"#!{sys.executable}\nimport sys, time\n"
         "assert sum(line[0] == '>' for line in open(sys.argv[-1])) == 300\n"
-        "end = time.process_time() + 0.02 * int(sys.argv[-2])\n"
+        "end = time.process_time() + 0.02 * min(10, int(sys.argv[sys.argv.index('-m') + 1]))\n"
         "while time.process_time() < end: pass\n"
+        "print('1', '0.1', '2.00', '9.0', '8.0', '3.0', '4.0', sep='\\t')\n"
+        "print('17', '0.2', '1.50', '9.0', '8.0', '6.0', '8.0', sep='\\t')\n"
     )
     program.chmod(0o755)
     monkeypatch.setattr(plmc, "ROWS", 300)
@@ -947,6 +952,12 @@ def test_the_page_of_plmc_has_its_time_relative_to_a_gradient(tmp_path, monkeypa
     plmc.write_fasta(codes, tmp_path / "sequences.fa")
     assert 0.01 < plmc.iteration_seconds(str(program), tmp_path / "sequences.fa") < 0.1
     assert 0.0 < plmc.gradient_seconds(6) < 1.0
+    assert 0.0 < plmc.fit_seconds(6) < 5.0
+    found = plmc.whole_fit(str(program), tmp_path / "sequences.fa", 4)
+    assert found["iterations"] == 17 and found["norm"] == pytest.approx(1.5 * 10.0 / 300 / 2)
+    assert 0.1 < found["plmc"] < 1.0
     row = {64: 0.1, 32: 0.2, 16: 0.4, "plmc": 1.0}
-    lines = plmc.page(pd.DataFrame.from_dict({60: row}, orient="index"))
+    fits = {60: row | {"plmc": 20.0, "iterations": 48.0, "norm": 0.002}}
+    lines = plmc.page(*(pd.DataFrame.from_dict(f, orient="index") for f in ({60: row}, fits)))
     assert "| 60 | 1.00 | 0.100 (10.0 x) | 0.200 (5.0 x) | 0.400 (2.5 x) |" in lines
+    assert "| 60 | 20 | 48 | 2.0e-03 | 0.10 (200 x) | 0.20 (100 x) | 0.40 (50 x) |" in lines

@@ -124,14 +124,22 @@ def mixed(m: int, n: int = 2000, seed: int = 1) -> list[Part]:
 
 
 def alignment(
-    n: int, m: int, L: int = 21, mutations: float = 0.1, coupling: float = 0.7, seed: int = 1
+    n: int,
+    m: int,
+    L: int = 21,
+    mutations: float = 0.1,
+    coupling: float = 0.7,
+    seed: int = 1,
+    recent: int = 0,
 ) -> Part:
     """Draw `n` sequences of `m` sites as of an alignment: each descends from a random earlier one.
 
-    A share `mutations` of the sites is drawn anew from the profiles of the sites; two sequences
-    then agree in about a third of 200 sites. One pair of sites in every ten is coupled: after a
-    mutation of either, the second follows from the first in a share `coupling` of the cases. Levels
-    are in the order of their frequency in the profile, and of the rarest some are absent.
+    With `recent`, it descends from one of so many preceding sequences, which are more closely
+    related. A share `mutations` of the sites is drawn anew from the profiles of the sites; by
+    default, two sequences agree in about a third of 200 sites. One pair of sites in every ten is
+    coupled: after a mutation of either, the second follows from the first in a share `coupling` of
+    the cases. Levels are in the order of their frequency in the profile, and of the rarest some are
+    absent.
     """
     rng = np.random.default_rng(seed)
     cuts = np.cumsum(-np.sort(-rng.dirichlet(np.full(L, 0.3), m), axis=1), axis=1)[:, :-1]
@@ -141,7 +149,8 @@ def alignment(
     for k in range(n):
         mutated = (rng.random(m) < mutations) | (k == 0)
         drawn = (rng.random(m)[:, None] > cuts).sum(axis=1, dtype=np.uint8)
-        row = np.where(mutated, drawn, codes[rng.integers(max(k, 1))])
+        parent = rng.integers(max(0, k - recent) if recent else 0, max(k, 1))
+        row = np.where(mutated, drawn, codes[parent])
         follows = (mutated[first] | mutated[first + 5]) & (rng.random(len(first)) < coupling)
         row[first + 5] = np.where(
             follows, partner[np.arange(len(first)), row[first]], row[first + 5]
@@ -235,6 +244,11 @@ def grid(quick: bool = False, n: int = 2000, m: int = 50, L: int = 2) -> Problem
 def family(quick: bool = False, n: int = 5000, m: int = 60) -> Problem:
     """Return rows like those of an alignment of `n` sequences with `m` sites of 21 levels."""
     return Problem([alignment(n // 20, 20, 5) if quick else alignment(n, m)], "generated")
+
+
+def close_family(n: int, m: int) -> Part:
+    """Draw sequences that each descend from one of the 200 preceding ones."""
+    return alignment(n, m, mutations=0.35, recent=200)
 
 
 def pick_sites(problem: Problem, count: int, seed: int = 0) -> list[tuple[int, int]] | None:

@@ -12,12 +12,14 @@ import numpy as np
 import pandas as pd
 
 import bbl
+from bbl._ext.pseudo.plan import LANES, widths
 from bbl.engines import PseudoLikelihood
 from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 from benchmarks.report import command, table, write_page
 from benchmarks.speed.plots import PLAIN, STYLE
-from benchmarks.speed.problems import family
+from benchmarks.speed.problems import alignment, close_family
+from benchmarks.speed.widths import machine
 
 SHAPES = (
     (5000, 30),
@@ -29,27 +31,29 @@ SHAPES = (
     (20000, 60),
     (100000, 200),
 )
+CLOSE = ((5000, 60), (5000, 120), (5000, 200))  # also with closely related sequences
 DOUBLE = ((5000, 200),)  # also in double precision
 PARALLEL = ((100000, 200),)  # also by two threads
 COLUMNS = (
     "rows",
     "sites",
+    "close",
     "precision",
     "threads",
     "cpu",
     "wall",
-    "gradients",
+    "iterations",
     "norm",
     "memory",
     "weights",
 )
 
 
-def measured(n: int, m: int, precision: str, threads: int) -> tuple:
+def measured(n: int, m: int, close: bool, precision: str, threads: int) -> tuple:
     """Return the row of one fit, in a process of its own; `weights` are the CPU seconds of
     effective weights.
     """
-    codes = np.ascontiguousarray(family(False, n, m).parts[0].codes)
+    codes = np.ascontiguousarray((close_family if close else alignment)(n, m).codes)
     begin = time.process_time()
     bbl.effective_weights(codes)
     weights = time.process_time() - begin
@@ -61,6 +65,7 @@ def measured(n: int, m: int, precision: str, threads: int) -> tuple:
     return (
         n,
         m,
+        close,
         precision,
         threads,
         cpu,
@@ -74,20 +79,24 @@ def measured(n: int, m: int, precision: str, threads: int) -> tuple:
 
 def settings() -> list[tuple]:
     """Return the arguments of all fits."""
-    out = [(*shape, "single", 1) for shape in SHAPES]
+    out = [(*shape, False, "single", 1) for shape in SHAPES]
     return (
         out
-        + [(*shape, "double", 1) for shape in DOUBLE]
-        + [(*shape, "single", 2) for shape in PARALLEL]
+        + [(*shape, True, "single", 1) for shape in CLOSE]
+        + [(*shape, False, "double", 1) for shape in DOUBLE]
+        + [(*shape, False, "single", 2) for shape in PARALLEL]
     )
 
 
-def exponent(frame: pd.DataFrame) -> float:
+def exponent(frame: pd.DataFrame, close: bool) -> float:
     """Return the power of the number of sites with which CPU seconds grow, for 5,000 rows from 60
     sites on.
     """
     some = frame[
-        (frame["rows"] == 5000) & (frame["sites"] >= 60) & (frame["precision"] == "single")
+        (frame["rows"] == 5000)
+        & (frame["sites"] >= 60)
+        & (frame["precision"] == "single")
+        & (frame["close"] == close)
     ]
     return float(np.polyfit(np.log(some["sites"]), np.log(some["cpu"]), 1)[0])
 
@@ -99,12 +108,16 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    some = frame[(frame["rows"] == 5000) & (frame["precision"] == "single")]
+    is_shown = (frame["rows"] == 5000) & (frame["precision"] == "single")
     with plt.rc_context(PLAIN | {"font.size": 9, "legend.frameon": False}):
         figure, ax = plt.subplots(figsize=(4.6, 3.4), layout="tight")
         colour, marker = STYLE["bbl"]
-        ax.plot(some["sites"], some["cpu"], marker=marker, color=colour, label="bbl, to 1e-4")
-        sites = sorted(some["sites"])
+        for close, line, label in ((False, "-", "related"), (True, "--", "closely related")):
+            some = frame[is_shown & (frame["close"] == close)]
+            ax.plot(
+                some["sites"], some["cpu"], line, marker=marker, color=colour, label=f"{label} rows"
+            )
+        sites = sorted(set(frame["sites"][is_shown]))
         ax.set(
             xscale="log", yscale="log", xlabel="sites of 21 levels", ylabel="CPU seconds, one core"
         )
@@ -115,6 +128,11 @@ def draw(frame: pd.DataFrame, path: Path) -> None:
         plt.close(figure)
 
 
+def widest() -> int:
+    """Return the bytes of the widest vectors that the kernels use."""
+    return 8 * max(LANES[name] for name in widths())
+
+
 def page(frame: pd.DataFrame) -> list[str]:
     """Return the page of a table."""
     cells = []
@@ -122,19 +140,21 @@ def page(frame: pd.DataFrame) -> list[str]:
         numbers = [
             f"{r.cpu:.1f}",
             f"{r.wall:.1f}",
-            str(r.gradients),
+            str(r.iterations),
             f"{r.norm:.1e}",
             f"{r.memory:.0f}",
         ]
-        shape = [f"{r.rows:,} x {r.sites}", r.precision, str(r.threads)]
+        rows = f"{r.rows:,}, closely related" if r.close else f"{r.rows:,}"
+        shape = [rows, str(r.sites), r.precision, str(r.threads)]
         cells.append([*shape, *numbers, f"{r.weights:.2f}"])
     head = [
-        "rows x sites",
+        "rows",
+        "sites",
         "precision",
         "threads",
         "CPU s",
         "s",
-        "gradients",
+        "iterations",
         "norm",
         "MB",
         "effective weights, CPU s",
@@ -142,11 +162,15 @@ def page(frame: pd.DataFrame) -> list[str]:
     return [
         "# Long sequences",
         "",
-        "Time from codes to parameters for related sequences, as in an alignment (`family`): "
-        "sites with 21 levels, no response, `lambda_=0.01`, tolerance 1e-4. The number of "
-        "gradients is the maximum over sites. Memory is the "
-        f"maximum of the process. CPU seconds grow with the power {exponent(frame):.2f} of the "
-        "number of sites (60 to 200). `python -m benchmarks.speed.sites`",
+        "Time from codes to parameters for related sequences, as in an alignment: sites with 21 "
+        "levels, no response, `lambda_=0.01`, tolerance 1e-4. Sequences descend from any earlier "
+        "one, with a tenth of the sites changed, or, if they are closely related, from one of the "
+        "200 preceding ones, with 35 % changed. The number of iterations is the maximum over "
+        "sites: epochs of dual coordinate ascent, or steps of L-BFGS (20,000 and 100,000 rows). "
+        "Memory is the maximum of the process. CPU seconds grow with the power "
+        f"{exponent(frame, False):.2f} of the number of sites (60 to 200), and "
+        f"{exponent(frame, True):.2f} for closely related sequences. Measured on {machine()}, "
+        f"vectors of {widest()} bytes. `python -m benchmarks.speed.sites`",
         "",
         "![CPU seconds against the number of sites](sites.png)",
         "",

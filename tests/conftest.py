@@ -18,6 +18,8 @@ gc.set_threshold(50_000)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+PACKAGE = Path(__file__).resolve().parents[1] / "bbl"
+
 collect_ignore = ["fuzz", "sanitize"]  # programs of their own; test_fuzz runs the first
 
 # threads of BLAS and of fits (n_jobs) on all cores would wait for the other workers
@@ -29,6 +31,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # as a shell leaves it to what it starts in the background
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class SourcesWithoutExamples:
+    """Leaves out modules of the package whose docstrings have no examples: each worker would search
+    them.
+    """
+
+    def pytest_ignore_collect(self, collection_path):
+        """Ignore such a module; None leaves the decision about other files to pytest."""
+        if collection_path.suffix == ".py" and PACKAGE in collection_path.parents:
+            return ">>>" not in collection_path.read_text(encoding="utf-8") or None
+        return None
+
+
+def pytest_configure(config):
+    """Register the hook for files outside this folder too."""
+    config.pluginmanager.register(SourcesWithoutExamples())
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,10 +90,10 @@ def equal_edges(seed):
 @pytest.mark.parametrize("score", ["loglik", "aic", "bic"])
 def test_of_equal_edges_the_first_pairs_are_taken(score):
     for seed in range(20):
-        data = equal_edges(seed)
+        data = equal_edges(seed).convert_dtypes()
         rng = np.random.default_rng(seed)
         for one in (data, data.iloc[rng.permutation(60)], data.assign(n=data["n"] * 7)):
-            tree = networks.tan_cl("y ~ .", one.convert_dtypes(), score, weights="n")
+            tree = networks.tan_cl("y ~ .", one, score, weights="n")
             edges = {frozenset(arc) for arc in tree.arcs if "y" not in arc}
             # p = s and q = r are the strongest; of the four equal ones between them, p - q comes
             # first

@@ -57,7 +57,6 @@ def assert_same(found, table, *args, **named):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
-@pytest.mark.thinned(3)
 def test_every_kind_of_source_gives_the_design_and_the_rows_of_its_table(kind, table, tmp_path):
     source = lazy_source(lazydata.lazy(kind, table, tmp_path))
     assert set(source.columns) == set(table.columns)

@@ -626,7 +626,7 @@ def test_arcs_of_networks_have_a_heat_map(browser, tmp_path, name):  # noqa: F81
     assert browser.problems() == []
 
 
-def test_reports_list_no_counts_below_five(tmp_path):
+def test_reports_list_no_counts_below_five(tmp_path, undrawn):
     table = pd.DataFrame({"a": [*"pq"] * 20, "y": ["n", "m"] * 18 + ["m", "n", "m", "r"]})
     model = bbl.bbl("y ~ a", table, lambdah=0.1)
     evaluation = model.evaluate()
@@ -683,7 +683,7 @@ def test_pages_are_small_and_have_no_rare_combinations(titanic, tmp_path, monkey
 
 
 @pytest.mark.filterwarnings("ignore")  # of the sampler, after few draws
-def test_models_without_a_page_say_why(titanic, tmp_path):
+def test_models_without_a_page_say_why(titanic, tmp_path, undrawn):
     hidden = bbl.bbl(
         "Survived ~ Sex",
         titanic,

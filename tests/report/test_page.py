@@ -126,7 +126,7 @@ def test_a_page_fetches_nothing_and_runs_only_its_own_script(pages, name):
     assert not re.search(r"https?://|url\(|@import|\son\w+=", re.sub(r"base64,[^\"]*", "", text))
 
 
-def test_a_report_without_a_form_runs_nothing(titanic, tmp_path):
+def test_a_report_without_a_form_runs_nothing(titanic, tmp_path, undrawn):
     fit = bbl.bbl("Survived ~ Sex", titanic, "Freq")
     fit.report(tmp_path / "page.html", interactive=False)
     text = (tmp_path / "page.html").read_text(encoding="utf-8")

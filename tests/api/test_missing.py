@@ -472,7 +472,6 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
-@pytest.mark.thinned(4)
 def test_kinds_of_columns(kind, missing):
     values = [None, 0, 1, 1, 0, None, 1, 0] * 5
     y, z = ["a", "b"] * 20, [0, 1, 1, 0, 0] * 8

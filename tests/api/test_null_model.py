@@ -19,7 +19,6 @@ QUICK = {
 
 @pytest.mark.parametrize("formula", ["Survived ~ 1", "Survived ~ Sex - Sex"])
 @pytest.mark.parametrize("method", [*ENGINES, "auto"])
-@pytest.mark.thinned(3)
 def test_class_proportions_are_predicted(method, formula, tmp_path):
     fit = bbl.bbl(formula, TITANIC, "Freq", method=method, verbose=0, **QUICK.get(method, {}))
     found = fit.predict(TITANIC.head(3), type="prob")[["No", "Yes"]].to_numpy(float)

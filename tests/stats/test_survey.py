@@ -102,7 +102,6 @@ def close(ours, theirs, rtol):
 
 
 @pytest.mark.parametrize("name, k", analyses("mean"))
-@pytest.mark.thinned(4)
 def test_means(name, k):
     case = Case(name)
     analysis = case.case["analyses"][k]
@@ -131,7 +130,6 @@ def domain(case, analysis):
 
 
 @pytest.mark.parametrize("name, k", analyses("chisq"))
-@pytest.mark.thinned(4)
 def test_rao_scott_of_two_way_tables(name, k):
     case = Case(name)
     analysis = case.case["analyses"][k]

@@ -40,16 +40,20 @@ TASKS = {
 
 
 class Clock:
-    """The user seconds of this process at the last call, and the parts measured so far."""
+    """The user seconds of this process at the last call, and the parts measured so far, with the
+    peak memory up to their ends.
+    """
 
     def __init__(self):
         self.last = used()
         self.parts: dict[str, float] = {}
+        self.peaks: dict[str, float] = {}
 
     def __call__(self, part: str) -> None:
-        """Note the user seconds since the last call."""
+        """Note the user seconds since the last call, and the peak memory in MB."""
         now = used()
         self.parts[part] = now - self.last
+        self.peaks[part] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         self.last = now
 
 
@@ -174,8 +178,7 @@ def one_task(task: str, path: str, test: str) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = FITS[task](path, test, clock)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"task": task, "peak_mb": peak, **found, "seconds": clock.parts}
+    return {"task": task, **found, "seconds": clock.parts, "peaks": clock.peaks}
 
 
 def measured(task: str, path: Path, test: Path) -> dict[str, Any]:
@@ -201,7 +204,7 @@ def page(found: dict[str, dict[str, Any]], n: int) -> list[str]:
     for task in ("pseudo", "ridge=0", "ridge=1e-4", "sgd"):
         own = found[task]
         took = own["seconds"]["fit"]
-        figures = [took, took / base, own["peak_mb"]]
+        figures = [took, took / base, own["peaks"]["fit"]]
         body.append([TASKS[task], *map(number, figures), f"{own['log_loss']:.5f}"])
     lines += table(["fit of all fields and pairs", "s", "ratio", "MB", "log-loss"], body)
     parts = ("bse", "interactions", "avg_comparisons", "evaluate", "predict_batches")
@@ -210,13 +213,22 @@ def page(found: dict[str, dict[str, Any]], n: int) -> list[str]:
         for task in ("pseudo", "ridge=0", "ridge=1e-4")
     ]
     lines += table(["user seconds after the fit", *parts], body)
+    body = [
+        [TASKS[task], *(number(found[task]["peaks"].get(part, np.nan)) for part in parts)]
+        for task in ("pseudo", "ridge=0", "ridge=1e-4")
+    ]
+    lines += table(["peak memory up to then, MB", *parts], body)
     states, glm = found["states"], found["glm"]
     gaps = [
         float(np.max(np.abs(np.divide(states[name], glm[name]) - 1.0)))
         for name in ("coefficients", "se")
     ]
     body = [
-        [TASKS[task], number(sum(found[task]["seconds"].values())), number(found[task]["peak_mb"])]
+        [
+            TASKS[task],
+            number(sum(found[task]["seconds"].values())),
+            number(max(found[task]["peaks"].values())),
+        ]
         for task in ("states", "glm")
     ]
     lines += [
@@ -252,7 +264,7 @@ def main() -> None:
                 "task": task,
                 "part": part,
                 "user_s": seconds,
-                "peak_mb": own["peak_mb"],
+                "peak_mb": own["peaks"][part],
                 "log_loss": own.get("log_loss", np.nan),
             }
             for task, own in found.items()

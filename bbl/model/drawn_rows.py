@@ -10,7 +10,9 @@ from bbl.rows.sample import Sample
 
 __all__ = ["error_rows", "residuals_on_counts"]
 
-ERROR_ROWS = 3072  # rows that sampling errors are estimated from, and as many certain ones
+ERROR_ROWS = 3072  # drawn rows that sampling errors are estimated from
+CERTAIN_ROWS = 1024  # rows that are always drawn, which only determine means
+COLUMNS = 256  # columns of residuals that are computed at a time
 
 
 def error_rows(drawn_share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -21,8 +23,11 @@ def error_rows(drawn_share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     chosen = []
     factors = []
-    for positions in (np.flatnonzero(drawn_share > 0.0), np.flatnonzero(drawn_share <= 0.0)):
-        n = min(len(positions), ERROR_ROWS)
+    for positions, most in (
+        (np.flatnonzero(drawn_share > 0.0), ERROR_ROWS),
+        (np.flatnonzero(drawn_share <= 0.0), CERTAIN_ROWS),
+    ):
+        n = min(len(positions), most)
         chosen.append(positions[np.linspace(0, len(positions) - 1, n).astype(np.intp)])
         factors.append(np.full(n, len(positions) / max(n, 1)))
     return np.concatenate(chosen), np.concatenate(factors)
@@ -31,6 +36,8 @@ def error_rows(drawn_share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def residuals_on_counts(changes: np.ndarray, rows: Sample, layout: Layout) -> np.ndarray:
     """Return the residuals of `changes` (n, q) after weighted regressions on levels, by group.
 
+    The array is overwritten.
+
     The counts of levels in each group are exact, so what depends on them linearly has no error.
     With missing values, only the total weights of groups are exact.
     """
@@ -38,10 +45,11 @@ def residuals_on_counts(changes: np.ndarray, rows: Sample, layout: Layout) -> np
     if rows.complete:
         X = np.column_stack([X, one_hot(rows.codes, layout)])
     root = np.sqrt(rows.weights)[:, None]
-    out = np.empty_like(changes)
     groups = np.zeros(rows.n) if rows.y is None else rows.y
     for g in np.unique(groups):
         own = groups == g
-        fit = np.linalg.lstsq(X[own] * root[own], changes[own] * root[own], rcond=1e-10)[0]
-        out[own] = changes[own] - X[own] @ fit
-    return out
+        inverse = np.linalg.pinv(X[own] * root[own], rcond=1e-10) * root[own].T
+        for first in range(0, changes.shape[1], COLUMNS):
+            columns = slice(first, first + COLUMNS)
+            changes[own, columns] -= X[own] @ (inverse @ changes[own, columns])
+    return changes

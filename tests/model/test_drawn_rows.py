@@ -42,7 +42,7 @@ def test_changes_of_variances_are_derivatives(terms):
 def test_some_rows_represent_the_others():
     drawn_share = np.where(np.arange(20_000) % 4 == 0, 0.0, 0.9)
     positions, factor = error_rows(drawn_share)
-    assert len(np.unique(positions)) == len(positions) == 2 * 3072
+    assert len(np.unique(positions)) == len(positions) == 3072 + 1024
     assert factor[drawn_share[positions] > 0].sum() == pytest.approx(15_000)
     assert factor[drawn_share[positions] == 0].sum() == pytest.approx(5000)
     assert len(error_rows(np.zeros(10))[0]) == 10
@@ -53,5 +53,5 @@ def test_functions_of_levels_leave_no_residuals():
     rows = replace(draw(200), y=np.arange(200) % 2)
     by_level = np.random.default_rng(1).normal(size=(2, 4, 4))
     values = sum(by_level[rows.y, i, rows.codes[:, i]] for i in range(4))[:, None]
-    np.testing.assert_allclose(residuals_on_counts(values, rows, layout), 0.0, atol=1e-12)
+    np.testing.assert_allclose(residuals_on_counts(values.copy(), rows, layout), 0.0, atol=1e-12)
     assert np.abs(residuals_on_counts(values, replace(rows, y=None), layout)).max() > 0.1

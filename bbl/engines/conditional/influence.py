@@ -23,6 +23,8 @@ from bbl.stats.metrics import log_probabilities
 
 __all__ = ["ConditionalInfluence", "influence_of_sample"]
 
+ERROR_BLOCK = 512  # rows at a time, for sampling errors
+
 
 def influence_of_sample(
     layout: Layout,
@@ -233,24 +235,29 @@ class ConditionalInfluence(MaximumInfluence):
         spread = factor * drawn_share[chosen] * (rows.weights[chosen] / self.total) ** 2
         rows = rows.rows(chosen)
         rows = replace(rows, weights=rows.weights * factor)
-        Z = design(rows.codes, self.layout)
-        p = self.probabilities(Z)[:, groups]
-        scores = np.zeros((len(groups), len(chosen), len(group)))
-        with serial_blas():
-            for k, g in enumerate(groups.tolist()):
-                own = group == g
-                if own.any():
-                    scores[k] = Z[:, column[own]] @ self._inverse[own]
         # the coefficients whose errors are estimated
         own_group, own_column = group, column
+        inverse = self._inverse
         if self._to_raw is not None:
             # a raw coefficient is a sum of coefficients of the same group
             own_group = np.repeat(groups[1:], self.coefficients.shape[1])
             own_column = np.tile(np.arange(self.coefficients.shape[1]), len(groups) - 1)
             is_same = group[:, None] == own_group
-            scores = scores @ (self._to_raw[np.ix_(own_column, column)].T * is_same)
-        mean = np.einsum("nk,knc->nc", p, scores)
-        parts = np.einsum("nk,knc->nc", p, scores**2) - mean**2
+            inverse = inverse @ (self._to_raw[np.ix_(own_column, column)].T * is_same)
+        parts = np.empty((rows.n, inverse.shape[1]))
+        with serial_blas():
+            for first in range(0, rows.n, ERROR_BLOCK):
+                block = slice(first, first + ERROR_BLOCK)
+                Z = design(rows.codes[block], self.layout)
+                p = self.probabilities(Z)
+                mean = np.zeros(parts[block].shape)
+                parts[block] = 0.0
+                for g in groups[1:].tolist():
+                    own = group == g
+                    scores = Z[:, column[own]] @ inverse[own]
+                    mean += p[:, [g]] * scores
+                    parts[block] += p[:, [g]] * scores**2
+                parts[block] -= mean**2
         total = (rows.weights / self.total) @ parts
         residuals = residuals_on_counts(parts, rows, self.layout)
         out = np.full(self.coefficients.shape, np.nan)

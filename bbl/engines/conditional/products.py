@@ -25,7 +25,7 @@ MAX_PAIR_STATES = 2**16  # joint levels of two composites; the table stays in th
 MAX_QUAD_STATES = 2**16
 MAX_STATES = 2**22  # beyond, tables are larger than the products they replace
 BLOCK_ROWS = 16_384  # rows at a time for tables of two composites
-MAX_TABLE_BYTES = 2**27  # of tables that are filled at a time
+MAX_TABLE_BYTES = 2**25  # of tables that are filled at a time
 QUAD_ROWS = 2**17  # rows at a time for tables of four composites
 MAX_QUADS = 50_000  # sets of four composites
 

@@ -17,7 +17,7 @@ FORMULA = "y ~ . + x0 * x1 + x1 * x2 + x2 * x5 + x3 * x7"
 @pytest.fixture(scope="module")
 def wide():
     """Three groups, one of them rare, with more states than a table of counts may have."""
-    table = make_correlated(24_000, 11, K=3)
+    table = make_correlated(24_000, 13, K=3)
     is_rare = table["y"] == "perhaps"
     return table[~is_rare | (np.cumsum(is_rare) <= 400)]
 
@@ -80,7 +80,7 @@ def test_a_member_is_the_fit_to_these_rows(fit):
 
 
 def test_probabilities_are_calibrated_on_rows_left_out(fit, wide):
-    test = make_correlated(24_000, 11, K=3)
+    test = make_correlated(24_000, 13, K=3)
     test = test[~test.index.isin(wide.index)]
     p = fit.predict(test, type="prob")
     assert np.isfinite(p[["no", "perhaps", "yes"]].to_numpy()).all()

@@ -356,21 +356,8 @@ class LocationModel:
         """
         from scipy import linalg
 
-        n = T[0, 0]
-        counts = T[columns, columns]  # of the levels, as z are indicators
         cross = T[np.ix_(columns, self.p + numbers)]
-        # `first`: for each partner, the first level that occurs, the reference of the regression
-        coefficients = np.zeros(cross.shape)
-        is_kept = counts > 0.0
-        shares_by_partner = {}
-        for i in np.unique(self.owner[columns[1:]]):
-            own = np.flatnonzero(self.owner[columns] == i)
-            shares = np.concatenate([[n - counts[own].sum()], counts[own]]) / n
-            # rounding errors of real-valued weights are not rows
-            shares[shares < 1e-9] = 0.0
-            shares_by_partner[i] = (own, shares)
-            if shares[0] == 0.0:
-                is_kept[own[np.flatnonzero(shares[1:])[:1]]] = False
+        is_kept, shares = self._identified(T, columns)
         kept = np.flatnonzero(is_kept)
         A = T[np.ix_(columns[kept], columns[kept])]
         scale = np.sqrt(A.diagonal())
@@ -380,16 +367,35 @@ class LocationModel:
         if self.prior_count:  # which identifies all effects, but adds no rows to the rank
             penalised = T[np.ix_(columns, columns)] + self.penalty[np.ix_(columns, columns)]
             return linalg.solve(penalised, cross, assume_a="pos"), int(rank)
+        coefficients = np.zeros(cross.shape)
         coefficients[kept] = solution / scale[:, None]
-        for own, shares in shares_by_partner.values():
-            effects = np.concatenate([np.zeros((1, len(numbers))), coefficients[own]])
-            occurs = shares > 0.0
-            if not occurs.all():
-                # levels without rows have the group's mean: the average effect of the others
-                effects[~occurs] = shares @ effects
-                coefficients[0] += effects[0]
-                coefficients[own] = effects[1:] - effects[0]
+        _set_absent_levels(coefficients, shares)
         return coefficients, int(rank)
+
+    def _identified(
+        self, T: np.ndarray, columns: np.ndarray
+    ) -> tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]:
+        """Return a mask of the `columns` of z to use for a regression in a group, and the shares of
+        levels.
+
+        `T` (p + q, p + q) contains the moments of the group. Levels that do not occur are left out,
+        and the first level of each partner that occurs is the reference of the regression. For each
+        partner, the second result contains the positions of its levels in `columns` and the shares
+        of all its levels, including the first one.
+        """
+        n = T[0, 0]
+        counts = T[columns, columns]  # of the levels, as z are indicators
+        is_kept = counts > 0.0
+        shares_by_partner = []
+        for i in np.unique(self.owner[columns[1:]]):
+            own = np.flatnonzero(self.owner[columns] == i)
+            shares = np.concatenate([[n - counts[own].sum()], counts[own]]) / n
+            # rounding errors of real-valued weights are not rows
+            shares[shares < 1e-9] = 0.0
+            if shares[0] == 0.0:
+                is_kept[own[np.flatnonzero(shares[1:])[:1]]] = False
+            shares_by_partner.append((own, shares))
+        return is_kept, shares_by_partner
 
     @cached_property
     def penalty(self) -> np.ndarray:
@@ -447,12 +453,21 @@ class LocationModel:
         for i, j in itertools.product(range(self.q), repeat=2):
             b[cuts[i] : cuts[i + 1]] += precision[i, j] * T[columns[i], self.p + j]
         A = self.information(T, precision)
-        scale = np.sqrt(A.diagonal())
-        scale[scale == 0.0] = 1.0  # levels that do not occur
-        solution = np.linalg.lstsq(A / scale[:, None] / scale, b / scale, rcond=1e-11)[0] / scale
+        identified = [self._identified(T, own) for own in columns]
+        # a prior count identifies the effects of all levels
+        kept = np.flatnonzero(
+            np.concatenate([is_kept for is_kept, _ in identified]) | (self.prior_count > 0.0)
+        )
+        scale = np.sqrt(A[kept, kept])
+        scaled = A[np.ix_(kept, kept)] / scale[:, None] / scale
+        solution = np.zeros(cuts[-1])
+        solution[kept] = np.linalg.lstsq(scaled, b[kept] / scale, rcond=1e-11)[0] / scale
         C = np.zeros((self.p, self.q))
-        for j in range(self.q):
-            C[columns[j], j] = solution[cuts[j] : cuts[j + 1]]
+        for j, (_, shares) in enumerate(identified):
+            coefficients = solution[cuts[j] : cuts[j + 1], None]
+            if not self.prior_count:
+                _set_absent_levels(coefficients, shares)
+            C[columns[j], j] = coefficients[:, 0]
         return C
 
     def information(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
@@ -536,6 +551,23 @@ class NumberNames:
 
     numbers: Sequence[object]
     groups: Sequence[object]
+
+
+def _set_absent_levels(
+    coefficients: np.ndarray, shares_by_partner: list[tuple[np.ndarray, np.ndarray]]
+) -> None:
+    """Set the effects of levels without rows, in place, so that their mean is that of the group.
+
+    The rows of `coefficients` are the constant and the levels. For `shares_by_partner`, see
+    `LocationModel._identified`.
+    """
+    for own, shares in shares_by_partner:
+        effects = np.concatenate([np.zeros((1, coefficients.shape[1])), coefficients[own]])
+        occurs = shares > 0.0
+        if not occurs.all():
+            effects[~occurs] = shares @ effects  # the average effect of the others
+            coefficients[0] += effects[0]
+            coefficients[own] = effects[1:] - effects[0]
 
 
 def _refuse_singular(

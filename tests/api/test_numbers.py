@@ -843,3 +843,24 @@ def test_limits_of_effects_are_those_of_the_moved_fit_in_each_row(table, covaria
         assert_allclose([own["conf_low"], own["conf_high"]], limits, rtol=1e-9)
         assert limits[0] > 0.0
         assert limits[1] < 1.0
+
+
+def test_levels_without_rows_have_the_mean_of_their_group_whatever_their_order():
+    """Also if correlated numbers have different partners, whose regressions are not separate."""
+    rng = np.random.default_rng(3)
+    a = rng.choice(["p", "q", "r"], 120)
+    y = np.where(np.arange(120) % 2, "s", "t")
+    a[y == "t"] = "q"
+    x = rng.normal(size=120) + (a == "p")
+    data = pd.DataFrame({"y": y, "a": a, "x": x, "z": x + rng.normal(size=120)})
+    options = {"numeric": ["x", "z"], "method": "blanket", "verbose": 0}
+    fit = bbl.bbl("y ~ a + x + z + a:x + x:z", data, **options)
+    other = bbl.bbl("y ~ a + x + z + a:x + x:z", data, xlevels={"a": ["r", "q", "p"]}, **options)
+    rows = pd.DataFrame({"a": ["p", "q", "r"], "x": [0.5, 0.2, -1.0], "z": [0.0, 1.0, 0.3]})
+    np.testing.assert_allclose(
+        fit.predict(rows, type="prob")[["s", "t"]],
+        other.predict(rows, type="prob")[["s", "t"]],
+        atol=1e-10,
+    )
+    effects = fit.means().loc["x", "t"].iloc[1:]  # differences from the reference levels
+    np.testing.assert_allclose(effects, 0.0, atol=1e-10)

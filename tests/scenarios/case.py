@@ -153,7 +153,16 @@ class Case:
         o = self.s.options
         cv = any(
             o.get(name) in ("cv", "cv-1se")
-            for name in ("lambda_", "eps", "ridge", "iss", "relevance")
+            for name in (
+                "lambda_",
+                "eps",
+                "ridge",
+                "scale",
+                "ordered",
+                "logits",
+                "iss",
+                "relevance",
+            )
         )
         searched = self.s.method in ("tan_hc", "tan_hcsp", "fssj", "bsej", "auto")
         return (

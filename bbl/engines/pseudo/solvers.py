@@ -351,7 +351,7 @@ def make_dual_solver(
         if stop[0]:  # interrupted: the fit is not used
             return None
         unfinished = fitted_sites[sites.status[fitted_sites] != CONVERGED]
-        if len(unfinished) and engine.itmax > DUAL_EPOCHS:
+        if (sites.n_iter[unfinished] < engine.itmax).any():
             report = Sites(layout.m)
             make_lbfgs_solver(prepare_problem(sample, layout, precision, prior_count), precision)(
                 engine,

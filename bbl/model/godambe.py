@@ -273,7 +273,8 @@ class Influence(RowInfluence):
             p = probabilities[:, self.layout.start[i] : self.layout.start[i + 1]]
             # (levels, n, p): products of a row's design and the columns of each level
             shape = (p.shape[1], z.shape[1], len(positions))
-            left, right = (z @ columns.reshape(shape) for columns in (self._inverse[i], products))
+            site_inverse = self._inverse_block(i, np.arange(len(positions)))
+            left, right = (z @ columns.reshape(shape) for columns in (site_inverse, products))
             means = [np.einsum("na,anp->np", p, own) for own in (left, right)]
             change = np.einsum("na,anp,anp->np", p, left, right) - means[0] * means[1]
             out[:, positions] -= 2.0 * shares * change

@@ -7,8 +7,8 @@ import pytest
 
 from bbl.engines.pseudo.engine import PseudoLikelihood
 from bbl.model.drawn_rows import error_rows, residuals_on_counts
-from bbl.model.godambe import Influence
 from bbl.model.layout import Layout
+from bbl.model.scored_influence import influence_of
 from bbl.rows.sample import Sample
 
 
@@ -18,20 +18,27 @@ def draw(n, seed=0):
     return Sample(codes, rng.uniform(0.5, 2.0, n))
 
 
-@pytest.mark.parametrize("terms", [None, [(0, 1), (1, 2), (0, 3)]])
-def test_changes_of_variances_are_derivatives(terms):
-    layout = Layout([3, 2, 4, 2], terms)
+@pytest.mark.parametrize(
+    ("terms", "scores"),
+    [
+        (None, None),
+        ([(0, 1), (1, 2), (0, 3)], None),
+        (None, [np.array([1.0, 2.0]), None, np.array([1.0, 3.0, 4.0]), None]),
+    ],
+)
+def test_changes_of_variances_are_derivatives(terms, scores):
+    layout = Layout([3, 2, 4, 2], terms, scores=scores)
     rows = draw(80)
     fit = PseudoLikelihood(0.1).path(rows, layout)[0]
 
-    def influence_of(weights):
+    def moved_influence(weights):
         moved = replace(rows, weights=weights)
-        return Influence(moved, layout, fit.site_theta, 0.1, 0.2)
+        return influence_of(moved, layout, fit.site_theta, 0.1, 0.2)
 
     def variances(weights):
-        return weights @ influence_of(weights)(rows) ** 2
+        return weights @ moved_influence(weights)(rows) ** 2
 
-    changes = influence_of(rows.weights).variance_changes(rows)
+    changes = moved_influence(rows.weights).variance_changes(rows)
     for k, other in ((0, 1), (20, 70)):
         step = np.zeros(80)
         step[[k, other]] = 1e-5, -1e-5  # the total weight is the same

@@ -30,11 +30,12 @@ from bbl.report.canvas import (
 )
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 from bbl.report.text import label_text
+from bbl.stats.evaluation import CalibrationCounts, calibration_counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_calibration"]
+__all__ = ["draw_calibration", "plot_calibration"]
 
 MAX_LARGE_PANELS = 9  # with more groups, the panels of a new figure are small
 
@@ -106,6 +107,20 @@ def plot_calibration(
         raise DataError(
             f"probabilities must be between 0 and 1, and y must contain integers from 0 to {K - 1}."
         )
+    return draw_calibration(labels, calibration_counts(p, y, weight, bins), groups, axes)
+
+
+def draw_calibration(
+    labels: Labels,
+    counts: CalibrationCounts,
+    groups: Sequence | None = None,
+    axes: Any = None,
+) -> list[Axes]:
+    """Draw a calibration plot from the counts (K, bins) of predicted probabilities in bins.
+
+    See `plot_calibration`.
+    """
+    K, bins = counts.total.shape
     shown = [1] if groups is None and K == 2 else group_numbers(labels, groups)
     names = [labels.groups[k] for k in shown]
     # whether all groups are drawn in one diagram
@@ -127,7 +142,7 @@ def plot_calibration(
     for k, colour, (diagram, histogram) in zip(
         shown, colours, pairs * (len(shown) if share_axes else 1), strict=False
     ):
-        binned = _Bins.from_predictions(p[:, k], y == k, weight, bins)
+        binned = _Bins.from_counts(*(count[k] for count in counts))
         diagram.vlines(binned.mean, binned.low, binned.high, color=colour, linewidth=1.2)
         lines += diagram.plot(
             binned.mean, binned.share, "o-", color=colour, linewidth=1.4, markersize=4.5, zorder=3
@@ -165,23 +180,15 @@ class _Bins:
     high: np.ndarray
 
     @classmethod
-    def from_predictions(
-        cls, p: np.ndarray, is_in_group: np.ndarray, weight: np.ndarray, bins: int
-    ) -> _Bins:
-        """Bin the predicted probabilities `p` of a group; `is_in_group` marks its rows. Arrays have
-        shape (n,).
-        """
+    def from_counts(cls, total: np.ndarray, in_group: np.ndarray, p_sum: np.ndarray) -> _Bins:
+        """Return the bins of one group, given its row of `CalibrationCounts`, (bins,) each."""
         from statsmodels.stats.proportion import proportion_confint
 
-        # p = 1 belongs to the last bin
-        bin_of_row = np.minimum((p * bins).astype(np.intp), bins - 1)
-        total = np.bincount(bin_of_row, weight, bins)
         has_rows = total > 0
         n = total[has_rows]
-        n_in_group = np.bincount(bin_of_row, weight * is_in_group, bins)[has_rows]
-        mean = np.bincount(bin_of_row, weight * p, bins)[has_rows] / n
+        n_in_group = in_group[has_rows]
         low, high = proportion_confint(n_in_group, n, method="wilson")
-        return cls(total, mean, n_in_group / n, low, high)
+        return cls(total, p_sum[has_rows] / n, n_in_group / n, low, high)
 
 
 def _label_axes(

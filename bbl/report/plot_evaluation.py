@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,7 @@ from bbl.report.canvas import (
     wrap_names,
 )
 from bbl.report.grid import axes_at, note_shown
-from bbl.stats.evaluation import roc_curve
+from bbl.stats.evaluation import Curve, roc_curve
 from bbl.stats.metrics import auc
 
 if TYPE_CHECKING:
@@ -128,9 +128,7 @@ def _new_map_axes(labels: Labels, min_cell: float) -> tuple[Axes, float]:
 
 def plot_roc(
     labels: Labels,
-    score: np.ndarray,
-    y: np.ndarray,
-    weights: np.ndarray,
+    curve: Callable[[int], Curve],
     *,
     groups: Sequence | None = None,
     ax: Axes | None = None,
@@ -143,11 +141,9 @@ def plot_roc(
     Parameters
     ----------
     labels : Labels
-    score : ndarray, shape (n, K)
-        Scores that rank rows: larger means that the group is more probable.
-    y : ndarray of int, shape (n,)
-        Observed groups, 0..K-1.
-    weights : ndarray, shape (n,)
+    curve : callable
+        Returns scores that rank rows, given a group number 0..K-1: larger means that the group is
+        more probable.
     groups : sequence, optional
         Groups to draw; by default the first twelve, or only the second if there are two.
     ax : matplotlib Axes, optional
@@ -157,7 +153,7 @@ def plot_roc(
     shown = chosen if groups is not None else chosen[:MAX_CURVES]  # group numbers
     is_new_figure = ax is None
     ax = axes_or_new(ax, size=(4.4, 4.2))
-    areas = [auc(score[:, k], y == k, weights)[0] for k in shown]  # [0]: without the limits
+    areas = [auc(*curve(k))[0] for k in shown]  # [0]: without the limits
     diagonal = ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=1)
     lines = []
     names = []
@@ -166,7 +162,7 @@ def plot_roc(
     for k, text, area, colour in zip(shown, texts, areas, colours, strict=True):
         if np.isnan(area):  # the group has none or all of the rows
             continue
-        fpr, tpr, _ = roc_curve(score[:, k], y == k, weights)
+        fpr, tpr, _ = roc_curve(*curve(k))
         lines += ax.plot(fpr, tpr, color=colour, linewidth=1.4, zorder=3)
         names.append(f"{text}: AUC {area:.3f}")
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")

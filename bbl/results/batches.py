@@ -109,6 +109,8 @@ class Block:
         Group of each row, -1 if unknown; zeros if not requested.
     left_out : float
         Total weight of the dropped rows in the batch.
+    n_left_out : int
+        Number of dropped rows with a positive weight.
     """
 
     codes: np.ndarray
@@ -116,6 +118,7 @@ class Block:
     weights: np.ndarray
     y: np.ndarray
     left_out: float
+    n_left_out: int
 
 
 def find_weights_column(design: Design, source: Source, weights: object) -> Hashable | None:
@@ -197,12 +200,13 @@ def _encode_block(
     is_used = (row_weights > 0.0) & (True if dropped is None else ~dropped)
     codes, missing = design.encode(frame, unseen)
     left_out = float(row_weights[~is_used].sum())  # rows of weight 0 add nothing
+    n_left_out = int((row_weights[~is_used] > 0.0).sum())
     if not is_used.all():
         codes = codes[is_used]
         missing = None if missing is None else missing[is_used]
         row_weights = row_weights[is_used]
         y = y[is_used]
-    return Block(codes, missing, row_weights, y, left_out)
+    return Block(codes, missing, row_weights, y, left_out, n_left_out)
 
 
 def as_polars(predictions: pd.DataFrame | pd.Series) -> Any:

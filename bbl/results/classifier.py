@@ -30,9 +30,9 @@ from bbl.results.comparison import compare_fits
 from bbl.results.effects import EffectsMixin
 from bbl.results.evaluation import (
     Evaluation,
+    evaluate_blocks,
     evaluate_rows,
     evaluation_rows,
-    score_blocks,
 )
 from bbl.results.explanation import (
     Attribution,
@@ -87,6 +87,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         newdata : table, or data read in batches, optional
             Rows with predictors and response: a DataFrame (pandas, polars), pyarrow Table or dict
             of lists, or files and other data as in `predict_batches`, which are read in one pass.
+            Of more than a million rows, only sums and bins of scores are kept in memory.
             If None, the training rows are used; they overestimate the performance of any model.
         weights : column name or array_like of shape (n,), optional
             Frequencies or other weights of the new rows; must be a column name for data read in
@@ -127,7 +128,9 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
         cost_matrix = None if costs is None else check_costs(costs, self.design.response)
         training = self._rereads if newdata is None else None
         source = lazy_source(newdata, "newdata") if training is None else training.source
-        left_out = 0.0
+        advice = remedy(self.log_loss, self._advice)
+        # only machines have `survey`
+        is_sampled = getattr(self, "survey", None) is not None
         if source is not None:
             if training is not None:
                 refuse_weights(weights)
@@ -142,14 +145,20 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
                 training=training,
                 verbose=verbose,
             )
-            scored = score_blocks(blocks, self._encoded_scores, priors)
-            scores = scored.scores
-            y = scored.y
-            row_weights = scored.weights
-            left_out = scored.left_out
             is_default = weights is None and training is None
             subject = "training rows" if training else name_new_rows(column if is_default else None)
-        elif newdata is None:
+            return evaluate_blocks(
+                self.labels,
+                blocks,
+                self._encoded_scores,
+                priors,
+                subject,
+                level,
+                cost_matrix,
+                advice,
+                is_sampled,
+            )
+        if newdata is None:
             refuse_weights(weights)
             rows = self._all_rows(takes_newdata=True)
             scores = self._encoded_scores(rows.codes, rows.missing, dropped=None, priors=priors)
@@ -162,7 +171,6 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             y = self.design.encode_response(newdata)
             row_weights, weights_column = self.design.weigh(newdata, weights)
             subject = name_new_rows(weights_column)
-        advice = remedy(self.log_loss, self._advice)
         return evaluate_rows(
             self.labels,
             scores,
@@ -172,9 +180,7 @@ class ClassifierResults(PredictionsMixin, EffectsMixin):
             level,
             cost_matrix,
             advice,
-            # only machines have `survey`
-            sampled=getattr(self, "survey", None) is not None,
-            left_out=left_out,
+            is_sampled,
         )
 
     @check_keywords

@@ -19,36 +19,39 @@ from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
 from bbl.design.frames import Frame
 from bbl.design.labels import Labels
-from bbl.design.weights import are_whole, as_rows
+from bbl.design.weights import are_whole, as_rows, weight_unit
 from bbl.errors import DataError, OptionError
-from bbl.memory import check_memory
 from bbl.report.machine.summary import Section, Summary
-from bbl.report.plot_check import plot_calibration
+from bbl.report.plot_check import draw_calibration
 from bbl.report.plot_evaluation import plot_confusion, plot_roc
 from bbl.report.text import distinct_names
 from bbl.results.batches import Block
 from bbl.rows.sample import Sample
-from bbl.stats.evaluation import areas, class_report, confusion_counts, roc_curve, score_table
-from bbl.stats.metrics import (
-    FLOOR,
-    LEAST,
-    LossRecord,
-    first_largest,
-    least_cost,
-    link,
-    log_probabilities,
+from bbl.stats.evaluation import (
+    JudgedRows,
+    ScoredRows,
+    areas,
+    class_report,
+    roc_curve,
+    score_table,
 )
+from bbl.stats.metrics import FLOOR, LossRecord, first_largest, least_cost, log_probabilities
+from bbl.stats.score_bins import ScoreBins
 
 __all__ = [
     "FIGURES",
     "Evaluation",
-    "ScoredRows",
+    "evaluate_blocks",
     "evaluate_rows",
     "evaluation_rows",
-    "score_blocks",
 ]
 
-MERGED_ROWS = 2**24  # rows with equal scores are merged beyond this number
+# Data read in batches: with more rows, equal rows are merged, and if more than half of the rows
+# remain, only sums over rows are kept
+EXACT_ROWS = 1_000_000
+MAX_SCORES = 2**27  # the same for numbers of scores, groups, and weights; 1 GB
+CHUNK_ROWS = 2**16  # rows that are added to the sums together
+MIN_AREA_ERROR = 1e-5  # smaller possible errors of the AUC are not shown
 FIGURES = get_args(EvaluationFigure)  # values of the argument `kind` of `Evaluation.plot`
 # rows of `Evaluation.scores`
 SCORES = ("accuracy", "balanced accuracy", "log-loss", "Brier score", "AUC")
@@ -69,12 +72,9 @@ class Evaluation:
     ----------
     labels : Labels
         Names of the response and its groups.
-    class_scores : ndarray, shape (n, K)
-        Class scores of the rows.
-    observed, predicted : ndarray of int, shape (n,)
-        Group number of each row.
-    weights : ndarray, shape (n,)
-        Frequencies or other weights.
+    rows : JudgedRows
+        Predictions and observed groups: of single rows, or sums over more than a million rows that
+        were read in batches.
     what : str
         Description of the rows, such as "training rows".
     level : float
@@ -102,15 +102,45 @@ class Evaluation:
     """
 
     labels: Labels
-    class_scores: np.ndarray
-    observed: np.ndarray
-    predicted: np.ndarray
-    weights: np.ndarray
+    rows: JudgedRows
     what: str
     level: float = 0.95
     left_out: float = 0.0
     costs: np.ndarray | None = None
     remedy: str = ""
+
+    @property
+    def _scored_rows(self) -> ScoredRows:
+        """Single rows. Raises an OptionError if only sums over rows are stored."""
+        if isinstance(self.rows, ScoredRows):
+            return self.rows
+        raise OptionError(
+            f"The evaluation of {self.rows.n:,} rows read in batches contains sums over rows, but "
+            "no values for single rows.",
+            hint=f"Evaluate newdata=bbl.sample_rows(data, {EXACT_ROWS:_}).",
+        )
+
+    @property
+    def class_scores(self) -> np.ndarray:
+        """Class scores (n, K) of the rows. Not available for more than a million rows read in
+        batches, unless they have few distinct scores.
+        """
+        return self._scored_rows.scores
+
+    @property
+    def observed(self) -> np.ndarray:
+        """Number of the observed group of each row (n,); available if `class_scores` is."""
+        return self._scored_rows.y
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """Number of the predicted group of each row (n,); available if `class_scores` is."""
+        return self._scored_rows.predicted
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Frequencies or other weights (n,) of the rows; available if `class_scores` is."""
+        return self._scored_rows.weights
 
     @property
     def log_loss(self) -> LossRecord:
@@ -135,12 +165,11 @@ class Evaluation:
         scaled to the effective number of rows (sum w)^2 / sum w^2 (Kish 1965). For the log-loss,
         probabilities below 1e-15 are replaced with 1e-15; see `floored`. With `costs`, the row
         ``cost`` contains the mean cost, without limits. Its baseline is the mean cost of always
-        predicting the group with the lowest cost.
+        predicting the group with the lowest cost. With more than a million rows that were read in
+        batches, the AUC may have a small error; see `auc_error`.
         """
         # (5, 4): a row for each of `SCORES`; estimate, lower and upper limits, baseline
-        table = score_table(
-            self.class_scores, self.observed, self.predicted, self._effective_weights, self.level
-        )
+        table = score_table(self.rows, self.level)
         frame = pd.DataFrame(
             table, index=list(SCORES), columns=["estimate", "lower", "upper", "baseline"]
         )
@@ -153,6 +182,29 @@ class Evaluation:
         return frame
 
     @cached_property
+    def auc_error(self) -> float:
+        """Largest possible error of the AUC in `scores`; 0 for tables in memory.
+
+        If more than a million rows with more than half a million distinct scores are read in
+        batches, the AUC is computed from 65,536 bins of the log-odds (fewer with more than 32
+        groups). Pairs of rows in one bin count as ties, so the error is at most half of their
+        proportion, unless they have the same score. Rows whose weights are not counts are not
+        merged, and are counted in bins if there are more than a million.
+        """
+        groups = np.flatnonzero(self._counts.sum(axis=1) > 0).tolist()
+        errors = [self.rows.area_error(k) for k in groups]
+        # the AUC of two groups is the same; that of more is a mean over the groups that occur
+        return float(np.mean(errors)) if len(groups) > 1 else 0.0
+
+    @property
+    def _area_note(self) -> str:
+        """Note on the error of the AUC; empty if it is negligible."""
+        error = self.auc_error
+        return (
+            "" if error <= MIN_AREA_ERROR else f" AUC: from bins, with an error up to {error:.1g}."
+        )
+
+    @property
     def floored(self) -> tuple[float, float]:
         """Number of observations whose group has a predicted probability below 1e-15, and number
         with probability 0.
@@ -160,11 +212,7 @@ class Evaluation:
         For the log-loss these probabilities are replaced with 1e-15. A probability is 0 if the
         prior of the group is 0, or if the group has no rows in the training data (of a fold).
         """
-        # (n,): of the observed groups; LEAST is the logarithm of 1e-15
-        log_p = log_probabilities(self.class_scores)[np.arange(len(self.observed)), self.observed]
-        return float(self.weights[log_p < LEAST].sum()), float(
-            self.weights[np.isneginf(log_p)].sum()
-        )
+        return self.rows.floored
 
     @property
     def _floor_note(self) -> str:
@@ -186,28 +234,14 @@ class Evaluation:
         return note
 
     @property
-    def _effective_weights(self) -> np.ndarray:
-        """Weights (n,), which are scaled to sum to the effective number of rows unless they are
-        counts.
-        """
-        weights = self.weights
-        return (
-            weights
-            if (weights == np.floor(weights)).all()
-            else weights * (weights.sum() / float(weights @ weights))
-        )
-
-    @property
     def accuracy(self) -> float:
         """Weighted proportion of correctly classified rows."""
         return float(self._counts.diagonal().sum() / self._counts.sum())
 
-    @cached_property
+    @property
     def _counts(self) -> np.ndarray:
         """Weighted counts (K, K) of rows by observed and predicted group."""
-        return confusion_counts(
-            self.observed, self.predicted, self.weights, len(self.labels.groups)
-        )
+        return self.rows.counts
 
     @property
     def confusion(self) -> pd.DataFrame:
@@ -231,9 +265,7 @@ class Evaluation:
         columns = ["precision", "recall", "F1", "support"]
         table = pd.DataFrame(class_report(self._counts), index=groups, columns=columns)  # (K, 4)
         # AUC and its limits, (K,) each
-        auc, lower, upper = areas(
-            self.class_scores, self.observed, self._effective_weights, self.level
-        ).T
+        auc, lower, upper = areas(self.rows, self.level).T
         return table.assign(AUC=auc, lower=lower, upper=upper)
 
     @check_keywords
@@ -250,7 +282,8 @@ class Evaluation:
         DataFrame
             ``threshold``, a probability of the group, in decreasing order; ``fpr`` and ``tpr``, the
             proportions of other rows and of rows in the group whose probability is at least the
-            threshold.
+            threshold. There is one row for each distinct probability; if `auc_error` is not 0, at
+            most 65,536.
 
         Examples
         --------
@@ -274,8 +307,7 @@ class Evaluation:
                 hint=f"{near_match(group, groups)}Choose one of {', '.join(map(repr, groups))}.",
             )
         position = groups.index(group)
-        log_odds = link(self.class_scores)[:, position]  # of the group against all others
-        fpr, tpr, threshold = roc_curve(log_odds, self.observed == position, self.weights)
+        fpr, tpr, threshold = roc_curve(*self.rows.curve(position))
         # log odds to probabilities; the first threshold exceeds them all
         with np.errstate(over="ignore"):
             threshold = np.append(np.inf, 1.0 / (1.0 + np.exp(-threshold[1:])))
@@ -317,12 +349,8 @@ class Evaluation:
         if choice("kind", kind, FIGURES) == "confusion":
             return plot_confusion(self.labels, self._counts, ax=ax)
         if kind == "calibration":
-            p = np.exp(log_probabilities(self.class_scores))
-            return plot_calibration(
-                self.labels, p, self.observed, self.weights, groups=groups, axes=ax
-            )
-        log_odds = link(self.class_scores)  # (n, K): each group against all others
-        return plot_roc(self.labels, log_odds, self.observed, self.weights, groups=groups, ax=ax)
+            return draw_calibration(self.labels, self.rows.calibration, groups, ax)
+        return plot_roc(self.labels, self.rows.curve, groups=groups, ax=ax)
 
     @cached_property
     def _summary(self) -> Summary:
@@ -332,8 +360,8 @@ class Evaluation:
     def _summarise(self, min_count: float = 0.0) -> Summary:
         """Return facts and tables, where numbers of rows below `min_count` are suppressed."""
         coverage = f"{100 * self.level:g} %"
-        total = float(self.weights.sum())
-        effective = f"{len(self.weights):,} rows (effective number {total:,.1f})"
+        total = self.rows.total
+        effective = f"{self.rows.n:,} rows (effective number {total:,.1f})"
         facts: dict[str, Any] = {
             "Rows": self.what,
             "Observations": int(total) if total == int(total) else effective,
@@ -347,7 +375,7 @@ class Evaluation:
         note = "baseline: predicting the class proportions for every row."
         if len(self.labels.groups) > 2:
             note = "AUC: mean over the groups, each against the rest; " + note
-        note += self._floor_note
+        note += self._area_note + self._floor_note
         if self.what == "training rows":
             note += " " + TRAINING_NOTE
         confusion = self.confusion.rename_axis(index=None, columns=None)
@@ -431,52 +459,147 @@ def evaluation_rows(design: Design, frame: Frame, row_weights: np.ndarray) -> Sa
     return judged
 
 
-@dataclass(frozen=True)
-class ScoredRows:
-    """Class scores (n, K), groups (n,) and weights (n,) of rows; equal rows may be merged.
+def evaluate_blocks(
+    labels: Labels,
+    blocks: Iterator[Block],
+    encoded_scores: Callable[..., np.ndarray],
+    priors: Any,
+    what: str,
+    level: float = 0.95,
+    costs: np.ndarray | None = None,
+    remedy: str = "",
+    sampled: bool = False,
+) -> Evaluation:
+    """Return the evaluation of rows that are read in blocks.
 
-    `left_out` is the weight of rows without a prediction.
-    """
-
-    scores: np.ndarray
-    y: np.ndarray
-    weights: np.ndarray
-    left_out: float
-
-
-def score_blocks(
-    blocks: Iterator[Block], encoded_scores: Callable[..., np.ndarray], priors: Any
-) -> ScoredRows:
-    """Return the scores of the rows in all blocks. Equal rows are merged if there are many rows.
+    Scores are kept up to `EXACT_ROWS` rows. With more rows, those with equal scores are merged if
+    weights are counts. If too many remain, only sums over rows are kept.
 
     ``encoded_scores(codes, missing, dropped, priors)`` returns the class scores (n, K) of encoded
-    rows.
+    rows. See `evaluate_rows` for the other arguments.
     """
-    parts: list[np.ndarray] = []  # columns: scores, group, weight
+    waiting: list[np.ndarray] = []  # columns: scores, group, weight
     n_waiting = 0
-    left_out = 0.0
-    limit = MERGED_ROWS
-    is_whole = True
+    left_out = _LeftOut()
+    weight_range = _WeightRange()
+    limit = min(EXACT_ROWS, MAX_SCORES // (len(labels.groups) + 2))
+    max_merged = limit // 2
+    bins: ScoreBins | None = None
+    n_judged = 0
+    has_rows = False
     for block in blocks:
+        has_rows = True
         scores = encoded_scores(block.codes, block.missing, None, priors)
-        parts.append(np.column_stack([scores, block.y, block.weights]))
-        left_out += block.left_out
-        n_waiting += len(scores)
-        is_whole = is_whole and are_whole(block.weights)
-        # the effective number of rows depends on the weights of single rows if these are not counts
-        if n_waiting > limit and is_whole:
-            parts = [_merge_rows(np.concatenate(parts))]
-            n_waiting = len(parts[0])
-            limit = max(MERGED_ROWS, 2 * n_waiting)
-            check_memory(
-                3.0 * parts[0].nbytes,
-                f"The scores of {n_waiting:,} rows",
-                "Evaluate bbl.sample_rows(newdata, 1_000_000).",
-            )
-    if not parts:
+        is_judged = _are_judged(scores, block.y, block.weights)
+        left_out.add(block.left_out, block.n_left_out)
+        left_out.add_rows(block.weights[~is_judged])
+        rows = np.column_stack([scores, block.y, block.weights])[is_judged]
+        weight_range.add(rows[:, -1])
+        waiting.append(rows)
+        n_waiting += len(rows)
+        n_judged += len(rows)
+        if bins is None and n_waiting > limit:
+            rows = np.concatenate(waiting)
+            # the effective number of rows depends on the weights of single rows if these are not
+            # counts
+            if weight_range.is_whole:
+                rows = _merge_rows(rows)
+            waiting = [rows]
+            n_waiting = len(rows)
+            if n_waiting > max_merged:
+                bins = ScoreBins(len(labels.groups), costs)
+        if bins is not None and n_waiting >= CHUNK_ROWS:
+            waiting = [_add_chunks(bins, np.concatenate(waiting))]
+            n_waiting = len(waiting[0])
+    if not has_rows:
         raise DataError("newdata has no rows.", argument="newdata")
-    rows = np.concatenate(parts)
-    return ScoredRows(rows[:, :-2], rows[:, -2].astype(np.intp), rows[:, -1], left_out)
+    rows = np.concatenate(waiting)
+    if bins is None:
+        return evaluate_rows(
+            labels,
+            rows[:, :-2],
+            rows[:, -2].astype(np.intp),
+            rows[:, -1],
+            what,
+            level,
+            costs,
+            remedy,
+            sampled,
+            left_out,
+        )
+    _add_rows(bins, rows)
+    is_scaled = sampled or not weight_range.is_whole
+    scale = 1.0 / weight_range.unit if is_scaled else 1.0
+    return Evaluation(
+        labels, bins.rows(n_judged, scale), what, level, left_out.amount(is_scaled), costs, remedy
+    )
+
+
+def _add_chunks(bins: ScoreBins, rows: np.ndarray) -> np.ndarray:
+    """Add chunks of `CHUNK_ROWS` rows to the sums, and return the remaining rows.
+
+    Chunks do not depend on the size of the blocks, which therefore does not affect the sums.
+    """
+    n_added = len(rows) - len(rows) % CHUNK_ROWS
+    for start in range(0, n_added, CHUNK_ROWS):
+        _add_rows(bins, rows[start : start + CHUNK_ROWS])
+    return rows[n_added:].copy()
+
+
+def _add_rows(bins: ScoreBins, rows: np.ndarray) -> None:
+    """Add rows with columns for scores, group and weight."""
+    bins.add(rows[:, :-2], rows[:, -2].astype(np.intp), rows[:, -1])
+
+
+def _are_judged(scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Return whether rows have a prediction, a known group and a positive weight."""
+    return ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
+
+
+@dataclass
+class _LeftOut:
+    """Weight and number of the rows without a prediction or without a known group."""
+
+    weight: float = 0.0
+    n: int = 0
+
+    def add(self, weight: float, n: int) -> None:
+        """Add `n` rows of this weight."""
+        self.weight += weight
+        self.n += n
+
+    def add_rows(self, weights: np.ndarray) -> None:
+        """Add rows with these weights."""
+        self.add(float(weights.sum()), int((weights > 0).sum()))
+
+    def amount(self, is_scaled: bool) -> float:
+        """Return the number of rows if weights are scaled, otherwise their weight."""
+        return float(self.n) if is_scaled else self.weight
+
+
+@dataclass
+class _WeightRange:
+    """Sums and extremes of weights, which determine the effective number of rows."""
+
+    total: float = 0.0
+    squares: float = 0.0
+    least: float = np.inf
+    most: float = 0.0
+    is_whole: bool = True
+
+    def add(self, weights: np.ndarray) -> None:
+        """Add rows with these weights (n,)."""
+        if len(weights):
+            self.total += float(weights.sum())
+            self.squares += float(weights @ weights)
+            self.least = min(self.least, float(weights.min()))
+            self.most = max(self.most, float(weights.max()))
+            self.is_whole = self.is_whole and are_whole(weights)
+
+    @property
+    def unit(self) -> float:
+        """Divisor of the weights (see `weight_unit`)."""
+        return weight_unit(self.total, self.squares, self.least, self.most)
 
 
 def _merge_rows(rows: np.ndarray) -> np.ndarray:
@@ -503,24 +626,25 @@ def evaluate_rows(
     costs: np.ndarray | None = None,
     remedy: str = "",
     sampled: bool = False,
-    left_out: float = 0.0,
+    left_out: _LeftOut | None = None,
 ) -> Evaluation:
     """Return the evaluation of class scores (n, K) of rows with group numbers `y` (n,), which are
     -1 if unknown.
 
     Rows without a score, a group or a weight are left out. `sampled` indicates whether the weights
-    belong to a sampling design, i.e. are not counts, and `left_out` is the weight of rows that have
-    already been left out. See `Evaluation` for the other arguments.
+    belong to a sampling design, i.e. are not counts, and `left_out` contains rows that have already
+    been left out. See `Evaluation` for the other arguments.
     """
-    is_judged = ~np.isnan(scores).any(axis=1) & (y >= 0) & (weights > 0)
+    is_judged = _are_judged(scores, y, weights)
     if not is_judged.any():
         raise DataError(
             f"None of the {what} has both a prediction and a group.",
             hint="Pass rows that have both.",
         )
-    left_out += float(weights[~is_judged].sum())
-    if sampled or not are_whole(weights[is_judged]):
-        left_out = float((weights[~is_judged] > 0).sum())
+    left_out = left_out or _LeftOut()
+    left_out.add_rows(weights[~is_judged])
+    is_scaled = sampled or not are_whole(weights[is_judged])
+    if is_scaled:
         weights = weights.copy()
         weights[is_judged] = as_rows(weights[is_judged])
     scores = scores[is_judged]
@@ -529,4 +653,5 @@ def evaluate_rows(
     predicted = (
         first_largest(scores) if costs is None else least_cost(log_probabilities(scores), costs)
     )
-    return Evaluation(labels, scores, y, predicted, weights, what, level, left_out, costs, remedy)
+    rows = ScoredRows(scores, y, predicted, weights)
+    return Evaluation(labels, rows, what, level, left_out.amount(is_scaled), costs, remedy)

@@ -359,6 +359,15 @@ JUDGED = {
         lambda: SAMPLED.evaluate(DATA),
         lambda: fit(data=bbl.sample_rows(lambda: iter([DATA]), 500_000)).evaluate(),
     ),
+    "single rows of an evaluation in batches": case(
+        r"Evaluate newdata=bbl\.sample_rows\(data, 4\)",
+        patched(
+            "bbl.results.evaluation.EXACT_ROWS",
+            4,
+            lambda: FITTED.evaluate(lambda: iter([DATA])).predicted,
+        ),
+        lambda: FITTED.evaluate(newdata=bbl.sample_rows(lambda: iter([DATA]), 4)).predicted,
+    ),
     "bootstrap of effects in batches": case(
         r"Omit the se argument, or pass newdata=bbl\.sample_rows",
         lambda: FITTED.avg_comparisons("a", newdata=lambda: iter([DATA]), se="bootstrap"),

@@ -484,6 +484,7 @@ def evaluate_blocks(
     weight_range = _WeightRange()
     limit = min(EXACT_ROWS, MAX_SCORES // (len(labels.groups) + 2))
     max_merged = limit // 2
+    first_scores: np.ndarray | None = None
     bins: ScoreBins | None = None
     n_judged = 0
     has_rows = False
@@ -500,6 +501,9 @@ def evaluate_blocks(
         n_judged += len(rows)
         if bins is None and n_waiting > limit:
             rows = np.concatenate(waiting)
+            if first_scores is None:
+                # a sample of the first rows, which does not depend on the size of the blocks
+                first_scores = rows[: limit : -(-limit // CHUNK_ROWS), :-2]
             # the effective number of rows depends on the weights of single rows if these are not
             # counts
             if weight_range.is_whole:
@@ -507,7 +511,7 @@ def evaluate_blocks(
             waiting = [rows]
             n_waiting = len(rows)
             if n_waiting > max_merged:
-                bins = ScoreBins(len(labels.groups), costs)
+                bins = ScoreBins(first_scores, costs)
         if bins is not None and n_waiting >= CHUNK_ROWS:
             waiting = [_add_chunks(bins, np.concatenate(waiting))]
             n_waiting = len(waiting[0])

@@ -31,8 +31,10 @@ from bbl.stats.metrics import (
 
 __all__ = ["BinnedRows", "ScoreBins"]
 
-MAX_BINS = 2**16  # bins of the log-odds of each group; their numbers are 16-bit integers
+MAX_BINS = 2**16  # bins of the log-odds of each group
 MIN_BINS = 2**8
+# Smallest scale of the bins (see `_AreaBins`): later rows may have other log-odds than the first
+MIN_SCALE = 0.1
 MAX_CELLS = 2**21  # bins of all groups together: with more than 32 groups, each has fewer bins
 # Bins of losses have a relative width of at most 2^-10: the leading bits of a floating-point
 # number, with 10 of the 52 bits of the mantissa, increase with the number. Losses below 2^-52 are
@@ -78,35 +80,41 @@ class _AreaBins:
         Smallest and largest log-odds in each bin.
     cases, controls : ndarray, shape (bins,)
         Weight of the rows in the group, and of all others.
+    centre, scale : float
+        Log-odds where bins are narrowest, and the distance from there at which they are twice as
+        wide.
     """
 
     low: np.ndarray
     high: np.ndarray
     cases: np.ndarray
     controls: np.ndarray
+    centre: float = 0.0
+    scale: float = 1.0
 
     @classmethod
-    def empty(cls, n_bins: int) -> _AreaBins:
-        """Return bins without rows."""
+    def empty(cls, n_bins: int, log_odds: np.ndarray) -> _AreaBins:
+        """Return bins without rows, which are narrow where the given log-odds (n,) are dense."""
         zeros = np.zeros((2, n_bins))
-        return cls(np.full(n_bins, np.inf), np.full(n_bins, -np.inf), zeros[0], zeros[1])
+        low = np.full(n_bins, np.inf)
+        finite = log_odds[np.isfinite(log_odds)]
+        if not len(finite):
+            return cls(low, -low, zeros[0], zeros[1])
+        quartile, median, upper_quartile = np.quantile(finite, [0.25, 0.5, 0.75])
+        scale = max(MIN_SCALE, 0.5 * float(upper_quartile - quartile))
+        return cls(low, -low, zeros[0], zeros[1], float(median), scale)
 
     def add(self, log_odds: np.ndarray, is_case: np.ndarray, weights: np.ndarray) -> None:
         """Add rows to the bins, which cover the real line: bins of equal width of the arc
         tangent.
         """
         n_bins = len(self.low)
-        position = n_bins * (np.arctan(log_odds) / np.pi + 0.5)
-        number = np.clip(position, 0, n_bins - 1).astype(np.uint16)
+        position = n_bins * (np.arctan((log_odds - self.centre) / self.scale) / np.pi + 0.5)
+        number = np.clip(position, 0, n_bins - 1).astype(np.intp)
         self.cases[:] += np.bincount(number, weights * is_case, n_bins)
         self.controls[:] += np.bincount(number, weights * ~is_case, n_bins)
-        order = np.argsort(number, kind="stable")  # a radix sort of 16-bit integers
-        number = number[order]
-        starts = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
-        filled = number[starts]
-        rising = log_odds[order]
-        self.low[filled] = np.minimum(self.low[filled], np.minimum.reduceat(rising, starts))
-        self.high[filled] = np.maximum(self.high[filled], np.maximum.reduceat(rising, starts))
+        np.minimum.at(self.low, number, log_odds)
+        np.maximum.at(self.high, number, log_odds)
 
     def joined(self, scale: float) -> _AreaBins:
         """Return the bins with rows, with weights multiplied by `scale`.
@@ -170,13 +178,16 @@ class ScoreBins:
 
     Parameters
     ----------
-    n_groups : int
+    first_scores : ndarray, shape (n, K)
+        Class scores of some rows, from which the width of bins is determined. These rows are not
+        added.
     costs : ndarray, shape (K, K), optional
         See `Evaluation.costs`.
     """
 
-    def __init__(self, n_groups: int, costs: np.ndarray | None = None) -> None:
+    def __init__(self, first_scores: np.ndarray, costs: np.ndarray | None = None) -> None:
         self.costs = costs
+        n_groups = first_scores.shape[1]
         self.counts = np.zeros((n_groups, n_groups))
         self.log_losses = _LossBins()
         self.brier_losses = _LossBins()
@@ -189,7 +200,8 @@ class ScoreBins:
             n_bins //= 2
         # the log-odds of two groups are each other's negatives
         self.curve_groups = [1] if n_groups == 2 else list(range(n_groups))
-        self.area_bins = [_AreaBins.empty(n_bins) for _ in self.curve_groups]
+        log_odds = link(first_scores)
+        self.area_bins = [_AreaBins.empty(n_bins, log_odds[:, k]) for k in self.curve_groups]
 
     def add(self, scores: np.ndarray, y: np.ndarray, weights: np.ndarray) -> None:
         """Add rows with class scores (n, K), groups `y` (n,) and weights (n,), all positive."""

@@ -90,7 +90,7 @@ def test_the_size_of_batches_does_not_matter(tables, few_rows):
     table = tables[3].assign(x0=tables[3]["x0"].where(np.arange(N) % 97 != 0))
     fit = bbl.bbl("y ~ . - n - w", table.iloc[:900], method="naive", missing="drop", verbose=0)
     small, large, single = (
-        fit.evaluate(in_batches(table, size), "w", verbose=0) for size in (211, 5000, N)
+        fit.evaluate(in_batches(table, size), "w", verbose=0) for size in (499, 5000, N)
     )
     pd.testing.assert_frame_equal(small.scores, large.scores, rtol=1e-12)
     pd.testing.assert_frame_equal(single.scores, large.scores, rtol=1e-12)
@@ -155,13 +155,15 @@ def test_infinite_scores_ties_and_few_bins(monkeypatch):
         scores = rng.normal(size=(3000, K)) * 3
         scores[:300, 0] = -np.inf
         scores[300:500] = 0.0
-        scores[300:500, 1] = rng.choice([0.0, 1e-16, -1e-16], 200)  # the border of two bins
+        scores[300:500, 1] = rng.choice([0.0, 1e-13, -1e-13], 200)  # the border of two bins
         y = rng.integers(0, K, 3000)
         weights = rng.integers(1, 4, 3000).astype(float)
         costs = COSTS[:K, :K]
         exact = ScoredRows(scores, y, first_largest(scores), weights)
         by_cost = ScoredRows(scores, y, least_cost(log_probabilities(scores), costs), weights)
-        sums, cost_sums = score_bins.ScoreBins(K), score_bins.ScoreBins(K, costs)
+        # the median, at the border, is that of equal scores
+        first = np.vstack([np.zeros((3, K)), 3 * np.eye(K), -3 * np.eye(K)])
+        sums, cost_sums = score_bins.ScoreBins(first), score_bins.ScoreBins(first, costs)
         for part in np.array_split(np.arange(3000), 7):
             sums.add(scores[part], y[part], weights[part])
             cost_sums.add(scores[part], y[part], weights[part])
@@ -175,6 +177,24 @@ def test_infinite_scores_ties_and_few_bins(monkeypatch):
         errors = abs(areas(binned)[:, 0] - areas(exact)[:, 0])
         bounds = np.array([binned.area_error(k) for k in range(K)])
         assert (errors <= bounds + 1e-14).all() and (bounds > 1e-4).all() and bounds.max() < 0.01
+
+
+def test_bins_are_narrow_where_log_odds_are_dense():
+    """A rare group, and predictors with weak effects; the first rows may differ from all others."""
+    rng = np.random.default_rng(2)
+    bounds = []
+    for centre, spread in ((-7.0, 1.0), (0.0, 0.02), (-7.0, 0.2)):
+        log_odds = centre + spread * rng.normal(size=20_000)
+        scores = np.column_stack([np.zeros(20_000), log_odds])
+        y = (rng.logistic(size=20_000) < spread * rng.normal(size=20_000)).astype(int)
+        exact = areas(ScoredRows(scores, y, y, np.ones(20_000)))[1]
+        for first in (scores[:5000], np.zeros((5, 2))):
+            sums = score_bins.ScoreBins(first)
+            sums.add(scores, y, np.ones(20_000))
+            binned = sums.rows(20_000)
+            bounds.append(binned.area_error(1))
+            assert abs(areas(binned)[1] - exact).max() <= 2 * bounds[-1] + 1e-14
+    assert max(bounds[::2]) < 5e-5 and max(bounds) < 0.03
 
 
 def test_one_group_has_no_area(tables, fits, few_rows):

@@ -73,6 +73,23 @@ def _many_levels() -> Work:
     return gradient(5000, 40, 21, "single")
 
 
+@kernel("pseudo-likelihood, five epochs of 4 sites, 2,000 x 60 x 21, single")
+def _epochs() -> Work:
+    from bbl._ext.pseudo.dual import DualProblem
+
+    sample, layout = data(2000, 60, 21)
+    problem = DualProblem(sample.codes, sample.weights, layout.n_levels, 0.0, True)
+    reports = [np.zeros(60), np.zeros(60), *(np.zeros(60, dtype=np.int32) for _ in range(3))]
+    stop = np.zeros(1, dtype=np.int32)
+
+    def work() -> None:
+        theta = np.zeros((layout.D, 1 + layout.D))
+        for site in range(4):
+            problem.solve(site, 0.01, 0.01, 0.0, 0.0, 5, theta, *reports, stop)
+
+    return work
+
+
 @kernel("pseudo-likelihood, ten iterations, 2,000 x 600 x 2, mixed")
 def _wide() -> Work:
     from bbl._ext.pseudo.pseudo import PseudoProblem

@@ -406,7 +406,8 @@ def arguments(s: Scenario, table: Table) -> dict[str, Any]:
             steps = np.random.default_rng(seed).exponential(size=n_declared).round(2) + 0.1
             options["level_scores"] = {table.names[at]: np.cumsum(steps).tolist()}
     if "numeric" in options:
-        looks_measured = {"float", *NUMBER_KINDS}
+        # pandas stores integers with missing values as floats
+        looks_measured = {"float", *NUMBER_KINDS, *(("int",) if s.gaps else ())}
         is_all = (
             options["numeric"] == "all"
             and {kind for kind in table.kinds if kind in looks_measured} <= {"number", "Float64"}

@@ -127,6 +127,19 @@ SCALES = (
 UNBOUNDED = 10.0  # coefficients beyond it have no finite optimum, or hardly one
 
 
+def confounded_levels(case: Case) -> bool:
+    """Whether some effects of levels on a number cannot be told apart in a group."""
+    location = getattr(getattr(case.fit, "estimate", None), "location", None)
+    if location is None:
+        return False
+    columns = [np.flatnonzero(has) for has in location.model.has_column]
+    return any(
+        location.ranks[g, j] < location.model._identified(location.T[g], own)[0].sum()
+        for g in np.flatnonzero(location.n > 0.0)
+        for j, own in enumerate(columns)
+    )
+
+
 def unbounded(case: Case) -> bool:
     """Whether a coefficient has no finite optimum, so that it is where iterations ended."""
     if not case.converged or not isinstance(case.fit, MachineResults):
@@ -254,6 +267,13 @@ EXCEPTIONS: list[Exempt] = [
         "Without prior counts, rows that are impossible in all groups of a network are predicted "
         "with equal probabilities, which are not the sum of its terms; rows that are impossible "
         "in one group have infinite terms.",
+    ),
+    Exempt(
+        ("the_order_of_levels_does_not_matter",),
+        confounded_levels,
+        "If two levels occur in the same rows of a group, their effects on a numeric predictor "
+        "cannot be told apart. They share the effect, in equal parts relative to the reference "
+        "levels.",
     ),
     Exempt(
         ("the_order_of_levels_does_not_matter",),

@@ -81,7 +81,8 @@ def equal_means(n: np.ndarray, sums: np.ndarray, squares: np.ndarray) -> MeanTes
 
 
 def wilks(n: np.ndarray, sums: np.ndarray, products: np.ndarray) -> WilksTest | None:
-    """Return Wilks' test of equal mean vectors, or None if the number of rows is too small.
+    """Return Wilks' test of equal mean vectors, or None if the number of rows is too small or
+    the variables are linearly dependent.
 
     Parameters
     ----------
@@ -113,8 +114,11 @@ def wilks(n: np.ndarray, sums: np.ndarray, products: np.ndarray) -> WilksTest | 
     s = np.sqrt((q**2 * df**2 - 4.0) / squares) if squares > 0.0 and q * df != 2.0 else 1.0
     first = q * df
     second = (residual_df - (q - df + 1.0) / 2.0) * s - (q * df - 2.0) / 2.0
+    # too few rows for the approximation, or variables that are linearly dependent
+    if second <= 0.0 or not np.isfinite(log_total):
+        return None
     root = np.exp(log_lambda / s)
-    F = (1.0 - root) / root * second / first
+    F = (1.0 - root) / root * second / first if root > 0.0 else np.inf
     return WilksTest(
         float(np.exp(log_lambda)), float(F), first, float(second), float(fdtrc(first, second, F))
     )

@@ -13,9 +13,8 @@
 typedef struct {
     ptrdiff_t width;
     REAL *J, *alpha;
-    REAL *other;     /* (D, width) the gradient, or J at the start of an epoch */
-    REAL h[MOST], h_gradient[MOST];
-    REAL centre[MOST], last_h[MOST];
+    REAL *other;     /* (D, width) J at the start of an epoch, or scratch */
+    REAL h[MOST], last_h[MOST], centre[MOST];
     REAL valid[MOST];  /* 1 for logits, 0 for padding */
     int32_t *order;  /* (n,) order in which rows are visited */
 } NAME(memory);
@@ -242,14 +241,14 @@ TARGET static int NAME(epoch)(const dual_site *s, memory *w, uint64_t *state, in
     return SOLVER_RUNNING;
 }
 
-/* Write the objective and the norm of its gradient to out; w->other and w->h_gradient contain the gradient. */
+/* Write the objective and the norm of its gradient to out. Uses w->other, which finally contains J again. */
 TARGET static void NAME(gradient)(const dual_site *s, memory *w, dual_result *out)
 {
     const ptrdiff_t width = w->width, size = s->D * width;
     double value = 0.0, norm = 0.0;
+    REAL h_gradient[MOST] = {0};
     ptrdiff_t k, v;
     memset(w->other, 0, (size_t)size * sizeof *w->other);
-    memset(w->h_gradient, 0, sizeof w->h_gradient);
     for (k = 0; k < s->n; k++) {
         const REAL share = (REAL)s->share[k];
         REAL z[MOST], p[MOST], t[MOST], log_sum;
@@ -260,7 +259,7 @@ TARGET static void NAME(gradient)(const dual_site *s, memory *w, dual_result *ou
         for (v = 0; v < width; v += LANES) {
             const vec residual = share * (vec_load(p + v) - vec_load(t + v));
             product += vec_load(t + v) * vec_load(z + v);
-            vec_store(w->h_gradient + v, vec_load(w->h_gradient + v) + residual);
+            vec_store(h_gradient + v, vec_load(h_gradient + v) + residual);
             vec_store(p + v, residual);
         }
         value += s->share[k] * ((double)log_sum - (double)NAME(lane_sum)(product));
@@ -272,10 +271,11 @@ TARGET static void NAME(gradient)(const dual_site *s, memory *w, dual_result *ou
         norm += g * g;
     }
     for (v = 0; v < width; v++) {
-        const double h = w->h[v], g = (double)w->h_gradient[v] + s->lambdah * h;
+        const double h = w->h[v], g = (double)h_gradient[v] + s->lambdah * h;
         value += 0.5 * s->lambdah * h * h;
         norm += g * g;
     }
+    memcpy(w->other, w->J, (size_t)size * sizeof *w->J);
     out->value = value;
     out->norm = sqrt(norm);
     out->n_gradients++;
@@ -398,7 +398,6 @@ TARGET static int NAME(solve)(const dual_site *s, double *theta, dual_result *ou
             else if (is_slow)
                 out->status = SOLVER_STUCK;
             next_check = out->n_epochs + recheck - 1;
-            memcpy(w->other, w->J, (size_t)size * sizeof *w->J);  /* for the next change */
         }
     }
     if (out->status != SOLVER_NOT_FINITE && out->status != SOLVER_STOPPED)

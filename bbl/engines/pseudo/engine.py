@@ -49,11 +49,9 @@ from bbl.engines.pseudo.solvers import (
     Solution,
     is_small,
     make_cluster_solver,
-    make_dual_solver,
-    make_lbfgs_solver,
+    make_solver,
     n_shares,
     prefers_dual_ascent,
-    prepare_problem,
     solve_by_newton,
 )
 from bbl.engines.pseudo.sparse_sites import solve_sparse
@@ -232,7 +230,8 @@ def solve_complete(
             solve = solve_by_newton
         else:
             # the solver is kept until another algorithm or precision is needed
-            is_dual = prefers_dual_ascent(fit_engine, sample, layout, lambda_)
+            is_local = n_shares(sample) == 1
+            is_dual = is_local and prefers_dual_ascent(fit_engine, sample, layout, lambda_)
             if (is_dual, fit_engine.precision) != prepared_for:
                 prepared_for = (is_dual, fit_engine.precision)
                 solve = cached(
@@ -282,15 +281,11 @@ def _joint_levels(sample: Sample, layout: Layout) -> Sample:
 def _solver(engine: Any, sample: Sample, layout: Layout, is_dual: bool) -> Callable:
     """Return the solver for all sites: L-BFGS, or dual coordinate ascent if `is_dual` is True.
 
-    It runs on a cluster if the rows are on a cluster.
+    If the rows are on a cluster, it runs there, and the workers choose the algorithm.
     """
     if n_shares(sample) > 1:
         return make_cluster_solver(sample, layout, engine.precision, engine.prior_count)
-    if is_dual:
-        return make_dual_solver(sample, layout, engine.precision, engine.prior_count)
-    return make_lbfgs_solver(
-        prepare_problem(sample, layout, engine.precision, engine.prior_count), engine.precision
-    )
+    return make_solver(sample, layout, engine.precision, engine.prior_count, is_dual)
 
 
 def extrapolate(warm_starts: Mapping[float, np.ndarray], lambda_: float) -> np.ndarray:

@@ -31,10 +31,10 @@ __all__ = [
     "POLISH_SIZE",
     "Sites",
     "Solution",
-    "make_dual_solver",
-    "make_lbfgs_solver",
-    "solve_by_newton",
     "make_cluster_solver",
+    "make_lbfgs_solver",
+    "make_solver",
+    "solve_by_newton",
     "is_small",
     "prefers_dual_ascent",
     "n_shares",
@@ -162,21 +162,17 @@ def prefers_dual_ascent(engine, sample: Sample, layout: Layout, lambda_) -> bool
 
     `engine` is a `PseudoLikelihood`, and `sample` contains complete rows.
     """
-    penalty = float(np.max(lambda_))
-    n_pairs = layout.m * (layout.m - 1) // 2
-    most_levels = int(layout.n_levels.max(initial=1))
-    if (
-        engine.zero_sum
-        or layout.order != 2
-        or len(layout.pairs) < n_pairs
-        or not DUAL_COLUMNS < layout.D <= dual.MAX_COLUMNS
-        or not DUAL_LEVELS <= most_levels <= dual.MAX_LOGITS + 1
-        or layout.n_levels.min() < 2
-        or (DUAL_LEVELS - 1) * layout.m > layout.D
-    ):
+    has_all_pairs = layout.order == 2 and len(layout.pairs) == layout.m * (layout.m - 1) // 2
+    if engine.zero_sum or not has_all_pairs:
         return False
-    is_penalised = penalty * sample.total >= DUAL_PENALTY * float(sample.weights.max())
-    return is_penalised and sample.n <= DUAL_ROWS * layout.D
+    # the kernel needs two levels of each predictor
+    has_usable_levels = layout.n_levels.min() > 1 and layout.n_levels.max() <= dual.MAX_LOGITS + 1
+    is_large = max(DUAL_COLUMNS + 1, (DUAL_LEVELS - 1) * layout.m) <= layout.D <= dual.MAX_COLUMNS
+    has_few_rows = sample.n <= DUAL_ROWS * layout.D
+    # max: the single penalty, a number or in a tuple
+    penalty_in_rows = float(np.max(lambda_)) * sample.total / float(sample.weights.max())
+    is_penalised = penalty_in_rows >= DUAL_PENALTY
+    return bool(has_usable_levels and is_large and has_few_rows and is_penalised)
 
 
 def _solve_task(problem: PseudoProblem, task: int, settings: tuple, keywords: dict) -> None:
@@ -353,7 +349,8 @@ def make_dual_solver(
         unfinished = fitted_sites[sites.status[fitted_sites] != CONVERGED]
         if (sites.n_iter[unfinished] < engine.itmax).any():
             report = Sites(layout.m)
-            make_lbfgs_solver(prepare_problem(sample, layout, precision, prior_count), precision)(
+            finish = make_solver(sample, layout, precision, prior_count, is_dual=False)
+            finish(
                 engine,
                 sample,
                 layout,
@@ -370,6 +367,21 @@ def make_dual_solver(
         return partial(_normaliser_of_rows, sample, layout, precision, prior_count, site_theta)
 
     return solve
+
+
+def make_solver(
+    sample: Sample,
+    layout: Layout,
+    precision: str,
+    prior_count: float,
+    is_dual: bool,
+    share: tuple[int, int] = (0, 1),
+) -> Callable:
+    """Return the result of `make_dual_solver` if `is_dual` is True, else of `make_lbfgs_solver`."""
+    if is_dual:
+        return make_dual_solver(sample, layout, precision, prior_count, share)
+    problem = prepare_problem(sample, layout, precision, prior_count)
+    return make_lbfgs_solver(problem, precision, share)
 
 
 def _normaliser_of_rows(
@@ -456,18 +468,10 @@ def _solve_share(
     engine, layout, precision, lambda_, lambdah, start = arguments
     theta = start.copy()
     sites = Sites(layout.m)
-    if prefers_dual_ascent(engine, rows, layout, lambda_):
-        solve = make_dual_solver(rows, layout, precision, prior_count, share)
-        predictors = np.arange(layout.m)[share[0] :: share[1]]
-    else:
-        problem = prepare_problem(rows, layout, precision, prior_count)
-        solve = make_lbfgs_solver(problem, precision, share)
-        tasks = np.split(problem.order, range(problem.lanes, layout.m, problem.lanes))[
-            share[0] :: share[1]
-        ]
-        # zeros: a share may have no tasks
-        predictors = np.sort(np.concatenate([np.zeros(0, dtype=np.intp), *tasks]))
+    is_dual = prefers_dual_ascent(engine, rows, layout, lambda_)
+    solve = make_solver(rows, layout, precision, prior_count, is_dual, share)
     solve(engine, rows, layout, lambda_, lambdah, theta, sites, workers=1)
+    predictors = np.flatnonzero(sites.n_eval)  # those of the share: all others are not evaluated
     return (
         predictors,
         theta[np.isin(np.repeat(np.arange(layout.m), np.diff(layout.start)), predictors)],

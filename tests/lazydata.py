@@ -87,8 +87,8 @@ def make_correlated(n, m, K=2):
     return pd.DataFrame(columns)
 
 
-def keep_few(patch):
-    """Make fits keep 3,000 rows of groups with more than 6,000."""
-    patch.setattr(blocks, "MIN_SAMPLE", 3000)
+def keep_few(patch, size=3000):
+    """Make fits keep about `size` rows of groups with more than twice as many."""
+    patch.setattr(blocks, "MIN_SAMPLE", size)
     patch.setattr(blocks, "ROWS_PER_COLUMN", 1)
     patch.setattr(blocks, "FULL_FIT_FACTOR", 2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = [
+    "WeightSums",
     "are_whole",
     "as_rows",
     "check_total",
@@ -59,6 +61,30 @@ def weight_unit(total: float, squares: float, least: float, most: float) -> floa
     True
     """
     return most if least == most else squares / total
+
+
+@dataclass(kw_only=True)
+class WeightSums:
+    """Sums and extremes of the positive weights of rows that are read in parts."""
+
+    total: float = 0.0  # sum of weights
+    squares: float = 0.0  # sum of squared weights
+    least: float = np.inf  # the smallest weight
+    most: float = 0.0  # the largest weight
+    whole: bool = True  # whether all weights are integers
+
+    def add_weights(self, weights: np.ndarray) -> None:
+        """Add rows with these weights (n,)."""
+        self.total += float(weights.sum())
+        self.squares += float(weights @ weights)
+        self.least = min(self.least, float(weights.min(initial=np.inf)))
+        self.most = max(self.most, float(weights.max(initial=0.0)))
+        self.whole = self.whole and are_whole(weights)
+
+    @property
+    def divisor(self) -> float:
+        """Divisor of real-valued weights; see `weight_unit`."""
+        return weight_unit(self.total, self.squares, self.least, self.most)
 
 
 def as_rows(weights: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from bbl.choices import EvaluationFigure
 from bbl.design.design import Design
 from bbl.design.frames import Frame
 from bbl.design.labels import Labels
-from bbl.design.weights import are_whole, as_rows, weight_unit
+from bbl.design.weights import WeightSums, are_whole, as_rows
 from bbl.errors import DataError, OptionError
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.plot_check import draw_calibration
@@ -481,7 +481,7 @@ def evaluate_blocks(
     waiting: list[np.ndarray] = []  # columns: scores, group, weight
     n_waiting = 0
     left_out = _LeftOut()
-    weight_range = _WeightRange()
+    weight_sums = WeightSums()
     limit = min(EXACT_ROWS, MAX_SCORES // (len(labels.groups) + 2))
     max_merged = limit // 2
     first_scores: np.ndarray | None = None
@@ -495,7 +495,7 @@ def evaluate_blocks(
         left_out.add(block.left_out, block.n_left_out)
         left_out.add_rows(block.weights[~is_judged])
         rows = np.column_stack([scores, block.y, block.weights])[is_judged]
-        weight_range.add(rows[:, -1])
+        weight_sums.add_weights(rows[:, -1])
         waiting.append(rows)
         n_waiting += len(rows)
         n_judged += len(rows)
@@ -506,7 +506,7 @@ def evaluate_blocks(
                 first_scores = rows[: limit : -(-limit // CHUNK_ROWS), :-2]
             # the effective number of rows depends on the weights of single rows if these are not
             # counts
-            if weight_range.is_whole:
+            if weight_sums.whole:
                 rows = _merge_rows(rows)
             waiting = [rows]
             n_waiting = len(rows)
@@ -532,8 +532,8 @@ def evaluate_blocks(
             left_out,
         )
     _add_rows(bins, rows)
-    is_scaled = sampled or not weight_range.is_whole
-    scale = 1.0 / weight_range.unit if is_scaled else 1.0
+    is_scaled = sampled or not weight_sums.whole
+    scale = 1.0 / weight_sums.divisor if is_scaled else 1.0
     return Evaluation(
         labels, bins.rows(n_judged, scale), what, level, left_out.amount(is_scaled), costs, remedy
     )
@@ -579,31 +579,6 @@ class _LeftOut:
     def amount(self, is_scaled: bool) -> float:
         """Return the number of rows if weights are scaled, otherwise their weight."""
         return float(self.n) if is_scaled else self.weight
-
-
-@dataclass
-class _WeightRange:
-    """Sums and extremes of weights, which determine the effective number of rows."""
-
-    total: float = 0.0
-    squares: float = 0.0
-    least: float = np.inf
-    most: float = 0.0
-    is_whole: bool = True
-
-    def add(self, weights: np.ndarray) -> None:
-        """Add rows with these weights (n,)."""
-        if len(weights):
-            self.total += float(weights.sum())
-            self.squares += float(weights @ weights)
-            self.least = min(self.least, float(weights.min()))
-            self.most = max(self.most, float(weights.max()))
-            self.is_whole = self.is_whole and are_whole(weights)
-
-    @property
-    def unit(self) -> float:
-        """Divisor of the weights (see `weight_unit`)."""
-        return weight_unit(self.total, self.squares, self.least, self.most)
 
 
 def _merge_rows(rows: np.ndarray) -> np.ndarray:

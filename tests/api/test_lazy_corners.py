@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from lazydata import keep_few
 
 import bbl
-from bbl.engines.pseudo import blocks
 from bbl.errors import LevelError
 from bbl.rows import fold_assignment
 
@@ -20,9 +20,7 @@ OPTIONS = {
 @pytest.fixture(autouse=True)
 def few(monkeypatch):
     """Keep a sample of about 300 rows of groups with more than 600, and no table of counts."""
-    monkeypatch.setattr(blocks, "MIN_SAMPLE", 300)
-    monkeypatch.setattr(blocks, "ROWS_PER_COLUMN", 1)
-    monkeypatch.setattr(blocks, "FULL_FIT_FACTOR", 2)
+    keep_few(monkeypatch, 300)
     monkeypatch.setattr(fold_assignment, "MAX_TABLE_CELLS", 100)
 
 

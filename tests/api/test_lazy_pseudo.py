@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from lazydata import keep_few
 
 import bbl
 from bbl.engines.pseudo import blocks as pseudo_blocks
@@ -13,9 +14,7 @@ from tests.design.test_cluster import make_frame
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 1500)
-    monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
-    monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
+    keep_few(monkeypatch, 1500)
     monkeypatch.setattr(fold_assignment, "MAX_TABLE_CELLS", 100)
 
 

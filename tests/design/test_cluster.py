@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from lazydata import keep_few
 
 import bbl
 from bbl.design.frames import to_frame
@@ -20,9 +21,7 @@ from bbl.rows.on_cluster import ClusterSample
 
 @pytest.fixture(autouse=True)
 def small_samples(monkeypatch):
-    monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 1500)
-    monkeypatch.setattr(pseudo_blocks, "ROWS_PER_COLUMN", 1)
-    monkeypatch.setattr(pseudo_blocks, "FULL_FIT_FACTOR", 2)
+    keep_few(monkeypatch, 1500)
     monkeypatch.setattr(fold_assignment, "MAX_TABLE_CELLS", 100)
 
 

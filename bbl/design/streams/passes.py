@@ -37,7 +37,7 @@ from bbl.design.streams.merged import Merged
 from bbl.design.streams.reader import Reader, UsedRows, place_in_errors
 from bbl.design.streams.source import Batch, FileVersions, Source, TrainingSource, changed_file
 from bbl.design.values import ColumnProblems
-from bbl.design.weights import check_total, weight_unit
+from bbl.design.weights import WeightSums, check_total
 from bbl.errors import DataError, LevelError, OptionError
 from bbl.rows.fold_assignment import FoldAssigner, FoldAssignment, StoredFolds, make_sink
 from bbl.rows.folds import Folds
@@ -66,7 +66,7 @@ class Encoded:
 
 
 @dataclass
-class SourceSummary:
+class SourceSummary(WeightSums):
     """Values and counts in the used rows of a source; `rows` and `dropped` also count other
     rows.
     """
@@ -74,14 +74,9 @@ class SourceSummary:
     columns: dict[Hashable, Merged]  # columns of the formula, by name, without numeric predictors
     numbers: dict[Hashable, NumberMoments] = field(default_factory=dict)  # numeric predictors
     n: int = 0  # number of used rows
-    total: float = 0.0  # sum of weights
-    squares: float = 0.0  # sum of squared weights
-    least: float = np.inf  # the smallest weight
-    most: float = 0.0  # the largest weight
     # weight of the used rows with a missing predictor; with missing="drop", this is finally the
     # weight of the dropped rows
     incomplete: float = 0.0
-    whole: bool = True  # whether all weights are integers
     unit: bool = True  # whether all weights are 1
     has_missing: bool = False  # whether any predictor is missing in any row
     n_incomplete: int = 0  # number of rows with a missing predictor
@@ -121,9 +116,7 @@ class SourceSummary:
     @property
     def weight_unit(self) -> float:
         """Divisor of real-valued weights (`bbl.design.weights.weight_unit`); it is 1 for counts."""
-        if self.whole:
-            return 1.0
-        return weight_unit(self.total, self.squares, self.least, self.most)
+        return 1.0 if self.whole else self.divisor
 
     @property
     def n_observed(self) -> float:
@@ -355,7 +348,6 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         for name, values in batch.numbers.items():
             summary.numbers[name].add(values, np.ones(batch.n) if weights is None else weights)
         summary.n += batch.n
-        summary.total += batch.n if weights is None else float(weights.sum())
         summary.n_incomplete += int(has_missing.sum())
         summary.incomplete += float(
             has_missing.sum() if weights is None else weights[has_missing].sum()
@@ -364,12 +356,11 @@ def summarise(reader: Reader, cache: list[UsedRows] | None = None) -> SourceSumm
         summary.dropped += batch.dropped
         summary.n_dropped += batch.n_dropped
         summary.n_missing.update(batch.n_missing)
-        if weights is not None:
-            summary.squares += float(weights @ weights)
-            summary.least = min(summary.least, float(weights.min(initial=np.inf)))
-            summary.most = max(summary.most, float(weights.max(initial=0.0)))
+        if weights is None:
+            summary.total += batch.n
+        else:
+            summary.add_weights(weights)
             summary.unit = summary.unit and bool((weights == 1.0).all())
-            summary.whole = summary.whole and bool((weights == np.floor(weights)).all())
     return summary
 
 

@@ -6,10 +6,8 @@ non-reference level of a predictor; there are D columns in all.
 """
 import numpy as np
 
+from bbl._ext.signals cimport check_signals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
-
-cdef extern from "Python.h":
-    int PyErr_CheckSignals() noexcept  # an error remains set, and solve() raises it
 
 cdef extern from "dual.h" nogil:
     int DUAL_MAX_LOGITS
@@ -37,12 +35,6 @@ ctypedef fused code_t:
 
 MAX_LOGITS = DUAL_MAX_LOGITS  # maximum number of non-reference levels of a site
 MAX_COLUMNS = 65535  # maximum D: columns are stored in 16 bits
-
-
-cdef int check_signals() noexcept nogil:
-    """Return non-zero if Ctrl-C was pressed."""
-    with gil:
-        return PyErr_CheckSignals()
 
 
 cdef Py_ssize_t list_columns(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint16_t[::1] column,

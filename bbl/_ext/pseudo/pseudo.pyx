@@ -18,24 +18,16 @@ from bbl._ext.pseudo.plan import (
     leading_pays, read_columns, share_of_neighbours, wide_metric,
 )
 
+from bbl._ext.signals cimport check_signals
 from cpython.exc cimport PyErr_CheckSignals as raise_signals
 from libc.stdint cimport int32_t, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-cdef extern from "Python.h":
-    int PyErr_CheckSignals() noexcept  # an error remains set, and solve() raises it
-
 cdef enum:
     FEW_LEVELS = 8  # mean columns per predictor up to which pairs are counted by bits (`benchmarks.run`: W1, W3)
 
 CONVERGED, ITMAX, STUCK = SOLVER_CONVERGED, SOLVER_ITMAX, SOLVER_STUCK
-
-
-cdef int check_signals() noexcept nogil:
-    """Return non-zero if Ctrl-C was pressed."""
-    with gil:
-        return PyErr_CheckSignals()
 
 
 cdef void set_precision(pseudo_problem *p, str precision, bint has_covariance):

@@ -259,14 +259,14 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
 
 def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothing(monkeypatch):
     counted = []
-    prepared = pseudo_path.prepare_problem
+    prepared = solvers.prepare_problem
 
     def counting(*arguments):
         counted.append(arguments[2])
         return prepared(*arguments)
 
     monkeypatch.setattr(solvers, "NEWTON_WORK", 0.0)
-    monkeypatch.setattr(pseudo_path, "prepare_problem", counting)
+    monkeypatch.setattr(solvers, "prepare_problem", counting)
     frame = species(n=200, m=6)
     with pytest.warns(bbl.errors.ConvergenceWarning, match="never occurs"):
         kept = tuned(frame, lambdah=0.0)

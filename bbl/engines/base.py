@@ -615,12 +615,14 @@ class Engine:
         theta: np.ndarray,
         site_theta: np.ndarray | None,
         sites: np.ndarray,
+        kept: Sample,
     ) -> Unpenalised:
         """Take a Newton step from a group's fit to its unpenalised optimum, using a sample of rows.
 
         `rows` is a random sample of the fitted rows. At the fitted parameters, the gradient over
         all rows equals the gradient of the penalty, so the sample is only needed for the Hessian.
-        The arguments are the same as in `influence_at` and `unpenalised`.
+        `kept` contains `rows` and possibly more of the fitted rows. The other arguments are the
+        same as in `influence_at` and `unpenalised`.
         """
         raise NotImplementedError
 

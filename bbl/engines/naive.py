@@ -88,6 +88,7 @@ class NaiveBayes(Engine):
         theta: np.ndarray,
         site_theta: np.ndarray | None,
         sites: np.ndarray,
+        kept: Sample,
     ) -> Unpenalised:
         """Return the log odds in all rows, i.e. the fields `theta` without the prior count.
 

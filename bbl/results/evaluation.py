@@ -506,7 +506,7 @@ def evaluate_blocks(
                 first_scores = rows[: limit : -(-limit // CHUNK_ROWS), :-2]
             # the effective number of rows depends on the weights of single rows if these are not
             # counts
-            if weight_sums.whole:
+            if weight_sums.whole and _count_distinct(rows[:, 0]) <= max_merged:
                 rows = _merge_rows(rows)
             waiting = [rows]
             n_waiting = len(rows)
@@ -579,6 +579,12 @@ class _LeftOut:
     def amount(self, is_scaled: bool) -> float:
         """Return the number of rows if weights are scaled, otherwise their weight."""
         return float(self.n) if is_scaled else self.weight
+
+
+def _count_distinct(values: np.ndarray) -> int:
+    """Return the number of distinct values."""
+    ordered = np.sort(values)  # faster than `numpy.unique`, which uses hashes
+    return 1 + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
 def _merge_rows(rows: np.ndarray) -> np.ndarray:

@@ -39,12 +39,15 @@ class KeptRows:
         Number of rows of each group in the data.
     whole : bool
         Whether the weights of the data are integers.
+    drawn_from : Sample, optional
+        The kept rows from which `thinned` drew `sample`; None if nothing was drawn.
     """
 
     sample: Sample
     expansion: np.ndarray | None
     n_rows: tuple[int, ...]
     whole: bool
+    drawn_from: Sample | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -85,7 +88,10 @@ class KeptRows:
             parts.append(rows)
             expansions.append(expansion)
         return replace(
-            self, sample=concatenate(parts), expansion=_of_sample(np.concatenate(expansions))
+            self,
+            sample=concatenate(parts),
+            expansion=_of_sample(np.concatenate(expansions)),
+            drawn_from=self.sample,
         )
 
 

@@ -446,6 +446,12 @@ def test_a_number_of_rows_samples_a_table_too(wide):
     both = few.bse.notna() & exact.bse.notna()
     assert both.mean() > 0.9
     np.testing.assert_allclose(few.bse[both], exact.bse[both], rtol=0.15)
+    # the estimates without the penalty, which tests are about, come from all rows that are kept
+    tables = [inference.table() for inference in (few, exact)]
+    is_tested = (tables[0]["test"] == "Wald") & (tables[1]["test"] == "Wald")
+    assert is_tested.mean() > 0.5
+    found, expected = ((table["lower"] + table["upper"])[is_tested] for table in tables)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
     assert fit.inference(rows="all").bse.equals(exact.bse)
     for rows, error in (("some", OptionError), (3, OptionError), (1.5, bbl.errors.BBLTypeError)):
         with pytest.raises(error):

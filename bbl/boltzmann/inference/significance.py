@@ -110,9 +110,12 @@ class Fitted:
     ----------
     site_theta : ndarray, shape (layout.D, 1 + D), or None
         The site solution; None if the method does not have one, or if it was not kept.
+    kept : Sample
+        All kept rows of the group. Standard errors may use only some of them.
     """
 
     site_theta: np.ndarray | None
+    kept: Sample
 
 
 @dataclass(frozen=True)
@@ -299,7 +302,7 @@ def evidence(
         theta, is_determined, influence = (
             engine.unpenalised(rows, layout, start, sites)
             if fitted is None
-            else engine.unpenalised_from(rows, layout, start, fitted.site_theta, sites)
+            else engine.unpenalised_from(rows, layout, start, fitted.site_theta, sites, fitted.kept)
         )
     terms = influence.terms(rows) if influence else []
     deviations = None

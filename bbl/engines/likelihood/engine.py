@@ -339,6 +339,7 @@ class MaximumLikelihood(Engine):
         theta: np.ndarray,
         site_theta: np.ndarray | None,
         sites: np.ndarray,
+        kept: Sample,
     ) -> Unpenalised:
         """Take a Newton step from `theta` to the unpenalised estimate, given a sample of rows."""
         engine = MaximumLikelihood(tolerance=self.tolerance, itmax=self.itmax)

@@ -71,7 +71,7 @@ from bbl.model.scored_sites import (
     scored_memory,
 )
 from bbl.model.scores import score_map, site_scores_of
-from bbl.model.site_hessians import site_hessians, solver
+from bbl.model.site_hessians import site_hessians, site_scores, solver
 from bbl.model.unpenalised import unbounded_parameters
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Rows, Sample, code_dtype
@@ -629,13 +629,16 @@ class PseudoLikelihood(Engine):
         theta: np.ndarray,
         site_theta: np.ndarray | None,
         sites: np.ndarray,
+        kept: Sample,
     ) -> Unpenalised:
         """Return the unpenalised optimum over all rows, given their fit and a sample of the rows.
 
         As in `Corrected`, a linear term is added to the sample's objective, which makes its
         gradient at the fitted parameters equal to the gradient over all rows. The optimum is then
         found by Newton's method. The sample only affects the change in the gradient between the fit
-        and the optimum. For linear couplings of ordered predictors, only one Newton step is taken.
+        and the optimum. Gradients are therefore computed from all rows that were `kept`, and
+        Hessians, which take longer, from `rows`. For linear couplings of ordered predictors, only
+        one Newton step is taken, with the Hessian of all kept rows.
         """
         fitted = to_sites(layout, theta) if site_theta is None else site_theta
         # at the fit, the gradient of the log-likelihood of all rows equals the penalty's gradient
@@ -643,14 +646,14 @@ class PseudoLikelihood(Engine):
         penalty = np.append(self.lambdah_at(self.lambda_), penalties(layout, self.lambda_))
         gradient = penalty * fitted
         if self.prior_count:
-            gradient += site_moments(rows, layout, 0.0) - site_moments(
-                rows, layout, self.prior_count
+            gradient += site_moments(kept, layout, 0.0) - site_moments(
+                kept, layout, self.prior_count
             )
         optimum = fitted.copy()
         determined = np.zeros(fitted.shape, dtype=bool)
         columns = regressors(layout).columns
         if layout.scores is not None:
-            for i, H in scored_hessians(rows, layout, fitted, sites.tolist()).items():
+            for i, H in scored_hessians(kept, layout, fitted, sites.tolist()).items():
                 cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
                 solve, is_informed, _ = solver(H)
                 site_map = site_scores_of(layout).maps[i]  # H is of the free parameters
@@ -662,7 +665,9 @@ class PseudoLikelihood(Engine):
             remaining = sites.tolist()
             for _ in range(MAX_CORRECTED_STEPS):
                 unconverged = []
-                for i, (score, H) in site_hessians(rows, layout, optimum, remaining).items():
+                scores = site_scores(kept, layout, optimum, remaining)
+                for i, (_, H) in site_hessians(rows, layout, optimum, remaining).items():
+                    score = scores[i]
                     cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
                     # the first score is that of the sample at the fit
                     linear.setdefault(i, gradient[cells].ravel() - score)

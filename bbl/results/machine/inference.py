@@ -258,10 +258,15 @@ class Inference(Estimates):
 
         The pooled fit is the last.
         """
-        fits = self._estimate.fits
         if self._kept is None:
             return None
-        return Fitted(fits[g].site_theta if g < len(fits) else None)
+        fits = self._estimate.fits
+        kept = self._kept.drawn_from or self._kept.sample
+        is_pooled = g == len(self._parameters.theta)
+        return Fitted(
+            fits[g].site_theta if g < len(fits) else None,
+            kept.pooled if is_pooled else kept.group(g),
+        )
 
     @property
     def composite(self) -> list[tuple[float, float]]:

@@ -503,7 +503,10 @@ class MachineResults(ModelResults):
         location = self.estimate.location
         if location is None or kept.sample.codes.dtype.kind != "f":
             return kept
-        return replace(kept, sample=location.model.without_numbers(kept.sample))
+        coded = replace(kept, sample=location.model.without_numbers(kept.sample))
+        if kept.drawn_from is None:
+            return coded
+        return replace(coded, drawn_from=location.model.without_numbers(kept.drawn_from))
 
     def _sample_for_errors(self) -> KeptRows:
         """Return the random sample of the rows used for standard errors of effects."""

@@ -26,8 +26,10 @@ MAX_VIOLATION = 1e-6
 WORKING_SET_VIOLATION = 2e-7  # the same for terms in the working set
 MAX_NEWTON_STEPS = 1000
 MAX_SWEEPS = 2000  # maximum number of coordinate descent sweeps for each Newton step
-# maximum number of consecutive Newton steps that reach the maximum number of sweeps, as with
-# separated rows
+# the same for ill-conditioned Hessians, because `_finish_model` follows
+FEW_SWEEPS = 100
+MAX_MODEL_STEPS = 20  # maximum number of Newton steps in `_finish_model`
+# maximum number of consecutive Newton steps whose quadratic model is not minimised
 MAX_EXHAUSTED_STEPS = 50
 # maximum number of passes over all candidates; each pass adds violators to the working set
 MAX_ROUNDS = 1000
@@ -39,6 +41,7 @@ WEIGHTS_PER_SWEEP = 16
 # proportion of the diagonal that is added to a Hessian; larger than rounding errors in single
 # precision
 RIDGE = 1e-6
+SMALL_RIDGE = 1e-13  # the same in double precision
 ROUNDING = 1e-12  # relative rounding error of the objective
 # bounds on the error of a long sum, in units of the rounding error of the summed magnitudes. n
 # random errors add up to about sqrt(n) units, and sums are computed in parts. In single precision,
@@ -157,9 +160,11 @@ class Descent:
     prefers_hessian : bool
         Whether Hessians are computed up to a larger size, as for K > 2 or after coordinate descent
         over rows was slow.
+    is_ill_conditioned : bool
+        Whether coordinate descent with a Hessian has reached the maximum number of sweeps. From
+        then on, Hessians are computed in double precision, and `_finish_model` is used.
     n_exhausted : int
-        Number of consecutive Newton steps, up to the last one, that reached the maximum number of
-        sweeps.
+        Number of consecutive Newton steps, up to the last one, whose model was not minimised.
     max_violation : float
         Violation at which the descent stops, in units of penalties.
     n_steps : int
@@ -183,6 +188,7 @@ class Descent:
         # the start
         self.loss = math.nan
         self.prefers_hessian = problem.K > 2
+        self.is_ill_conditioned = False
         self.n_exhausted = 0
         self.max_violation = WORKING_SET_VIOLATION
         self.n_steps = 0
@@ -264,6 +270,10 @@ class Descent:
             intercept_step = intercept - self.intercept
             predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
             predicted_change += self.penalties(theta) - self.penalties(self.theta)
+            if predicted_change >= 0.0:
+                break  # the intercept is at its bound, or the model has only rounding errors
+            if self.n_exhausted and -predicted_change <= ROUNDING * abs(objective):
+                break
             new_point = self._line_search(link, theta, intercept, objective, predicted_change)
             if new_point is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
                 break  # no decrease beyond rounding errors, or hardly any
@@ -320,9 +330,11 @@ class Descent:
             )
             self.prefers_hessian = self.prefers_hessian or n_sweeps == max_sweeps
             return theta, intercept
-        # single precision is enough because the Hessian affects the steps, but not the minimum
-        hessian = products.hessian(link, self.problem.weights, self.curve, active, np.float32)
-        hessian[np.diag_indices_from(hessian)] *= 1 + RIDGE
+        # single precision is usually enough because the Hessian affects the steps, but not the
+        # minimum
+        dtype, ridge = (np.float64, SMALL_RIDGE) if self.is_ill_conditioned else (np.float32, RIDGE)
+        hessian = products.hessian(link, self.problem.weights, self.curve, active, dtype)
+        hessian[np.diag_indices_from(hessian)] *= 1 + ridge
         # weights of the active terms, followed by the intercept as a term without a penalty
         rows = np.flatnonzero(np.repeat(is_active, products.sizes))
         starts = np.concatenate([[0], np.cumsum(products.sizes[active]), [D + 1]])
@@ -330,10 +342,17 @@ class Descent:
         weights = np.vstack([self.theta[rows], self.intercept])
         slopes = np.vstack([gradient[rows], intercept_gradient])
         # coordinate descent with the Hessian, without the rows; this sets weights and slopes
+        max_sweeps = FEW_SWEEPS if self.is_ill_conditioned else MAX_SWEEPS
         n_sweeps = _kernel.descend_gram(
-            hessian, starts, lambdas, group, tolerance, MAX_SWEEPS, stop_flag(), slopes, weights
+            hessian, starts, lambdas, group, tolerance, max_sweeps, stop_flag(), slopes, weights
         )
-        self.n_exhausted = self.n_exhausted + 1 if n_sweeps >= MAX_SWEEPS else 0
+        is_minimised = n_sweeps < max_sweeps
+        if not is_minimised:
+            self.is_ill_conditioned = True
+            is_minimised = _finish_model(
+                hessian, starts, lambdas, group, tolerance, slopes, weights
+            )
+        self.n_exhausted = 0 if is_minimised else self.n_exhausted + 1
         theta = self.theta.copy()
         theta[rows] = weights[:-1]
         return theta, np.clip(weights[-1], -MAX_INTERCEPT, MAX_INTERCEPT)
@@ -393,6 +412,76 @@ class Descent:
             for t in sorted(term_weights, key=lambda t: (len(t), t))
             if term_weights[t].any()
         }
+
+
+def _finish_model(
+    hessian: np.ndarray,
+    starts: np.ndarray,
+    lambdas: np.ndarray,
+    group: bool,
+    tolerance: float,
+    slopes: np.ndarray,
+    weights: np.ndarray,
+) -> bool:
+    """Minimise the penalised quadratic model over its nonzero weights by Newton's method, and
+    return whether the minimum was reached.
+
+    Coordinate descent takes very long if the Hessian is ill-conditioned, as with rows that are
+    almost separated. Zero weights remain zero. The arguments are those of the kernel's
+    `descend_gram`; `slopes` and `weights` (D, q) are updated.
+    """
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    q = weights.shape[1]
+    sizes = np.diff(starts)
+    # the penalty is on the norm of a block: of the features of a term, or of a single feature
+    block = np.repeat(np.arange(len(sizes)), sizes) if group else np.arange(len(weights))
+    penalty = np.repeat(lambdas, sizes)
+    least_penalty = lambdas[lambdas > 0.0].min(initial=np.inf)
+
+    def norms(values: np.ndarray) -> np.ndarray:
+        """Return the norm of each row's block (D, 1)."""
+        return np.sqrt(np.bincount(block, (values**2).sum(axis=1)))[block, None]
+
+    for _ in range(MAX_MODEL_STEPS):
+        norm = norms(weights)
+        is_free = (norm[:, 0] > 0.0) | (penalty == 0.0)
+        curvature = penalty[:, None] / np.where(norm > 0.0, norm, 1.0)
+        gradient = np.where(is_free[:, None], slopes + curvature * weights, 0.0)
+        scale = np.where(penalty > 0.0, penalty, least_penalty)[:, None]
+        if (norms(gradient) / scale).max() <= tolerance:
+            return True
+        rows = np.flatnonzero(is_free)
+        cells = (rows[:, None] * q + np.arange(q)).ravel()
+        matrix = hessian[np.ix_(cells, cells)].astype(float)
+        # second derivative of the norm of a block: (I - u u') / norm, with the unit vector u
+        direction = (weights / np.where(norm > 0.0, norm, 1.0))[rows]
+        is_same_block = np.repeat(np.repeat(block[rows, None] == block[rows], q, 0), q, 1)
+        row_curvature = np.repeat(curvature[rows, 0], q)
+        matrix -= is_same_block * np.outer(row_curvature * direction.ravel(), direction.ravel())
+        matrix[np.diag_indices_from(matrix)] += row_curvature
+        try:
+            step = -cho_solve(cho_factor(matrix), gradient[rows].ravel())
+        except LinAlgError:
+            return False
+        full_step = np.zeros(weights.shape)
+        full_step[rows] = step.reshape(-1, q)
+        slope_change = (hessian[:, cells] @ step).reshape(weights.shape)
+        slope = float((slopes * full_step).sum())
+        bend = float((slope_change * full_step).sum())
+        row_penalty = penalty / np.bincount(block)[block]  # each row's part of its block's penalty
+        length = 1.0
+        while length > 1e-6:
+            change = length * slope + 0.5 * length**2 * bend
+            change += float(row_penalty @ (norms(weights + length * full_step) - norm)[:, 0])
+            if change < 0.0:
+                break
+            length *= 0.5
+        else:
+            return False
+        weights += length * full_step
+        slopes += length * slope_change
+    return False
 
 
 def minimise(

@@ -100,3 +100,17 @@ def test_a_predictor_that_few_rows_leave_in_doubt_is_named_by_newtons_method():
     site_theta = PseudoLikelihood(lambda_=0.0).fit(sample, layout).site_theta
     assert unbounded_parameters(sample, layout, site_theta, 1000) == ((0, 1, 1, 1), (1, 1, 0, 1))
     assert module._find_separated_sites(sample, layout, site_theta, [0, 1]) == set()
+
+
+def test_all_usable_rows_are_considered_although_a_neighbour_is_not_usable_there():
+    """Two rare combinations keep a strong coupling finite. Predictor 2 is missing in their rows, so
+    its neighbour, predictor 1, is fitted without them, but predictor 0 is not.
+    """
+    codes = np.array([[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1], [0, 1, 0], [1, 0, 0]], np.uint8)
+    weights = np.array([1e5, 1e5, 1e5, 1e5, 1.0, 1.0])
+    missing = np.zeros(codes.shape, dtype=bool)
+    missing[4:, 2] = True
+    layout = Layout([2, 2, 2], [(0, 1), (1, 2)])
+    fit = PseudoLikelihood(lambda_=0.0).fit(Sample(codes, weights, None, missing), layout)
+    assert fit.site_theta[0, 2] > 20.0
+    assert fit.unbounded == ((1, 1, 0, 1),) and fit.converged.tolist() == [True, False, True]

@@ -819,18 +819,17 @@ class PseudoLikelihood(Engine):
             solutions = solve_available(
                 self, sample, layout, usable, grid, workers, warm_starts, site_start
             )
-            # missing values for each site, to look for unbounded parameters
-            site_rows = replace(sample, missing=~usable)
+            site_rows = replace(sample, missing=~usable)  # to count the levels of usable rows
         absent: tuple[Note, ...] = ()  # notes on levels that never occur
         if warm_starts is None and self.diverges(min(grid)):
             absent = absent_levels(
                 counts or level_counts(site_rows, layout.n_levels),
                 hint="Use penalty='l2' and lambdah > 0." if self.sparse else "Set lambdah > 0.",
             )
-        share_count = n_shares(site_rows)
+        share_count = n_shares(sample)
         fits = []
         for lambda_, (site_theta, sites, normaliser) in zip(grid, solutions, strict=True):
-            fit = self._finish(site_rows, layout, lambda_, site_theta, sites, normaliser, absent)
+            fit = self._finish(sample, layout, lambda_, site_theta, sites, normaliser, absent)
             if share_count > 1:  # on a cluster: summaries show the number of its threads
                 fit = replace(fit, state={"shared": np.array([share_count])})
             fits.append(self._symmetrise_zero_sum(sample, layout, fit) if self.zero_sum else fit)

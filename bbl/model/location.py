@@ -658,7 +658,8 @@ def singular_number(S: np.ndarray, size: np.ndarray, correlated: np.ndarray) -> 
     values, vectors = np.linalg.eigh(S / scale[:, None] / scale)
     if values[0] > SINGULAR:
         return None
-    weight = np.abs(vectors[:, 0])
+    # unlike a single eigenvector, the norms do not depend on the basis of the null space
+    weight = np.linalg.norm(vectors[:, values <= SINGULAR], axis=1)
     return int(np.flatnonzero(weight > 0.9 * weight.max())[-1])
 
 

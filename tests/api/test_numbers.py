@@ -593,6 +593,17 @@ def test_discriminants_of_dependent_numbers_are_refused(table):
         fit.discriminants()
 
 
+@pytest.mark.parametrize("scale", [1, 3, 7, 103])
+def test_the_number_named_as_dependent_is_the_last(table, scale):
+    """Two dependencies: the null space of the covariance has many bases, chosen by rounding."""
+    copied = table.assign(w=2.0 * table["u"], x=3.0 * table["v"], weight=scale * (table["a"] + 1))
+    options = {"numeric": list("uvwx"), "shrink": 0.2}
+    fit = bbl.bbl("y ~ (u + v + w + x)^2", copied, "weight", **options)
+    with pytest.raises(DataError, match="no discriminants") as caught:
+        fit.discriminants()
+    assert caught.value.column == "x"
+
+
 def test_wald_tests_of_means_are_robust_regressions(table):
     """The statistics of statsmodels' least squares with HC0 covariances, group by group."""
     import statsmodels.api as sm

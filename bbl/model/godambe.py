@@ -501,6 +501,8 @@ class TermCovariances:
     def add(self, psi: np.ndarray, weights: np.ndarray) -> None:
         """Add rows, given their weights (n,) and their influences (n, layout.size) divided by the
         total weight.
+
+        There are no rows if no cluster contributes to the variance, for example in a census.
         """
         # undetermined parameters have huge influences; do not warn
         with np.errstate(over="ignore", invalid="ignore"):
@@ -510,7 +512,7 @@ class TermCovariances:
                     self._sums[q][:, 0, 0] += weights @ psi[:, starts] ** 2
                 elif q:  # tables are empty if a predictor has one level
                     # a few tables at a time, whose products with the weights stay in the cache
-                    n_tables = max(1, PRODUCT_BYTES // (psi.itemsize * q * len(psi)))
+                    n_tables = max(1, PRODUCT_BYTES // (psi.itemsize * q * max(1, len(psi))))
                     for first in range(0, len(tables), n_tables):
                         batch = slice(first, first + n_tables)
                         psi_of_tables = _gather_tables(psi.T, starts[batch], q)

@@ -274,7 +274,7 @@ def test_a_prior_count_keeps_replicates_finite():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_census_has_no_sampling_error(method):
-    data = DATA.assign(N=15)
+    data = DATA.assign(N=15, a=DATA["a"] + DATA["c"])
     model = fit(method, bbl.survey("w", "stratum", "psu", "N"), "y ~ a + b", data)
     frame = model.avg_predictions(by="a").frame
     assert (frame["std_error"] == 0.0).all()

@@ -396,3 +396,15 @@ def test_a_group_of_the_name_of_the_index_of_a_confusion_matrix():
     confusion = bbl.bbl("r ~ .", data, lambda_=0.1, verbose=0).evaluate(data).confusion
     assert confusion.index.name == "observed_"
     assert list(confusion.reset_index().columns) == ["observed_", "observed", "predicted"]
+
+
+def test_numbers_and_groups_of_the_names_of_the_index_of_their_means_and_covariances():
+    own = ("number", "term", "group")
+    numbers = dict(zip(own, np.random.default_rng(1).normal(size=(3, 60)), strict=True))
+    rows = pd.DataFrame(numbers | {"r": ["number", "term", "group"] * 20})
+    fit = bbl.bbl("r ~ .^2", rows, numeric=True, verbose=0)
+    assert "Means of term" in str(fit)
+    means = fit.means().reset_index()
+    assert list(means.columns) == ["number_", "term_", "group", "number", "term"]
+    covariances = fit.covariances().reset_index()
+    assert list(covariances.columns) == ["group_", "number_", *own]

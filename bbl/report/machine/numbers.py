@@ -15,6 +15,7 @@ from bbl.report.markup import Section
 from bbl.report.text import (
     ALL_OR_FEW,
     SHOWN_LEVELS,
+    distinct_names,
     label_index,
     label_text,
     p_texts,
@@ -60,7 +61,10 @@ def mean_frame(labels: Labels, location: Location, centers: np.ndarray) -> pd.Da
             rows.append(values)
     return pd.DataFrame(
         np.array(rows),
-        index=pd.MultiIndex.from_arrays([label_index(numbers), terms], names=["number", "term"]),
+        index=pd.MultiIndex.from_arrays(
+            [label_index(numbers), terms],
+            names=distinct_names([*labels.groups, "number", "term"])[-2:],
+        ),
         columns=pd.Index(labels.groups, dtype=object),
     )
 
@@ -123,7 +127,7 @@ def numbers_text(labels: Labels, location: Location, centers: np.ndarray) -> str
     stops = np.cumsum(n_terms)
     for j in range(shown_numbers):
         name = label_text(labels.names[model.numbers[j]])
-        own = means.iloc[stops[j] - n_terms[j] : stops[j]].droplevel("number")
+        own = means.iloc[stops[j] - n_terms[j] : stops[j]].droplevel(0)
         table = own.iloc[: SHOWN_LEVELS + 1, :shown_groups].set_axis(group_names, axis=1)
         table.loc["sd"] = sd[:shown_groups, j]
         blocks.append(f"Means of {name} ({facts}):\n{_table_text(table)}")

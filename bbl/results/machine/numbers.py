@@ -22,7 +22,7 @@ from bbl.report.machine.plot_numbers import (
     plot_means,
     plot_regions,
 )
-from bbl.report.text import label_text
+from bbl.report.text import distinct_names, label_text
 from bbl.results.machine.machine import MachineResults
 from bbl.stats.student import t_quantile
 
@@ -104,12 +104,13 @@ class NumbersMixin(MachineResults):
         location = self._location()
         if group is not None:
             return covariance_frame(self.labels, location, group_numbers(self.labels, [group])[0])
+        numbers = [self.labels.names[i] for i in location.model.numbers]
         return pd.concat(
             {
                 name: covariance_frame(self.labels, location, g)
                 for g, name in enumerate(self.labels.groups)
             },
-            names=["group", "number"],
+            names=distinct_names([*numbers, "group", "number"])[-2:],
         )
 
     @check_keywords

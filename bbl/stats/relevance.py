@@ -236,6 +236,11 @@ class _Regression:
         Sums of ``weights * columns`` over the rows of each cell.
     probabilities : ndarray, shape (R, K - 1)
         Probabilities of all groups except the first in each cell.
+    unshrunk : ndarray, shape (R, K - 1)
+        `probabilities` without the bias of the penalty: after one Newton step from `coefficients`
+        towards the unpenalised estimates, to first order in the step.
+    explaining : ndarray, shape (p (K - 1), p (K - 1))
+        ``I^-1 (I + S) I^-1`` for the penalised information I and the penalty S.
     """
 
     def __init__(self, columns: np.ndarray, start: np.ndarray, y: np.ndarray, weights: np.ndarray):
@@ -286,22 +291,24 @@ class _Regression:
     def score_tests(self, candidates: list[int]) -> np.ndarray:
         """Return the log p-value of the score test of each candidate.
 
-        For a candidate's columns X, ``u = X' w (target - P)`` and ``V = V_xx - V_xz I^-1 V_zx +
-        s``, where V_xx and V_xz are covariances of scores, z is the design with penalised
-        information I, and s is `SCORE_VARIANCE` times the metric over levels and groups.
+        For a candidate's columns X, ``u = X' w (target - P)`` for the probabilities P in
+        `unshrunk`. This is the efficient score ``u_x - V_xz I^-1 u_z`` (Neyman 1959), where u_x and
+        u_z are scores at the penalised estimates, V_xz is their covariance, and z is the design
+        with penalised information I. So candidates that are functions of z do not become
+        significant through the bias of the penalty. With the penalty S, ``V = V_xx - V_xz I^-1 (I +
+        S) I^-1 V_zx + s``, where s is `SCORE_VARIANCE` times the metric over levels and groups.
         """
         # K1: number of groups minus 1
         K1 = self.K - 1
         p = self.design.shape[1]
         scores = (
             self.columns.T @ (self.weights[:, None] * self.target)
-            - self.column_weights.T @ self.probabilities
+            - self.column_weights.T @ self.unshrunk
         )
         # covariances between the scores of each column and of the design
         cross = self._covariances(self.column_weights, self.design, self.probabilities).reshape(
             -1, K1, K1 * p
         )
-        inverse = np.linalg.inv(self._information())
         chosen_from = np.array(candidates, dtype=np.intp)
         n_columns = np.diff(self.start)[chosen_from]
         statistic = np.empty(len(candidates))
@@ -313,25 +320,23 @@ class _Regression:
                 tested = same_size[first : first + at_once]
                 # (c, q): columns of the c candidates
                 levels = self.start[chosen_from[tested]][:, None] + np.arange(q)
-                statistic[tested] = self._score_statistics(
-                    scores[levels], cross[levels], inverse, levels
-                )
+                statistic[tested] = self._score_statistics(scores[levels], cross[levels], levels)
         return _log_tails(statistic, K1 * np.maximum(self.n_seen[chosen_from] - 1, 1))
 
     def _score_statistics(
-        self, scores: np.ndarray, cross: np.ndarray, inverse: np.ndarray, levels: np.ndarray
+        self, scores: np.ndarray, cross: np.ndarray, levels: np.ndarray
     ) -> np.ndarray:
         """Return ``u' V^-1 u`` (c,) for candidates with columns `levels` (c, q).
 
         `scores` (c, q, K1) and `cross` (c, q, K1, K1 p) are computed from the columns (see
-        `score_tests`). `inverse` is the inverse information.
+        `score_tests`).
         """
         c, q, K1 = scores.shape
         # order scores and variances by level instead of by group
         flat_cross = cross.reshape(c, q * K1, -1)
         # covariance of the candidates' scores, minus the part explained by the coefficients in the
         # regression
-        variance = -(flat_cross @ inverse) @ flat_cross.swapaxes(1, 2)
+        variance = -(flat_cross @ self.explaining) @ flat_cross.swapaxes(1, 2)
         variance += SCORE_VARIANCE * np.kron(_deviation_metric(q + 1), self.group_metric)
         each = np.arange(q)
         has_shares = self.has_shares[levels].any(axis=1)
@@ -364,7 +369,9 @@ class _Regression:
         P = self.probabilities[self.cell]
         (a, b) = np.tril_indices(K1)
         sums = joint_sums(
-            X, self.weights[:, None] * np.column_stack([self.target - P, _curvature(P, a, b)])
+            X,
+            self.weights[:, None]
+            * np.column_stack([self.target - self.unshrunk[self.cell], _curvature(P, a, b)]),
         )
         is_seen = sums[:, :, K1] > 0.0  # joint levels that occur
         cells = np.flatnonzero(is_seen)
@@ -405,9 +412,15 @@ class _Regression:
         covariances = self._covariances(
             self.cell_weights[:, None] * self.design, self.design, self.probabilities
         )
-        return covariances.swapaxes(0, 1).reshape(K1 * p, K1 * p) + np.kron(
-            self.group_metric, self.ridge
-        )
+        return covariances.swapaxes(0, 1).reshape(K1 * p, K1 * p) + self._penalty()
+
+    def _penalty(self) -> np.ndarray:
+        """Return the second derivatives of the penalty with respect to all coefficients."""
+        return np.kron(self.group_metric, self.ridge)
+
+    def _residual(self) -> np.ndarray:
+        """Return the weights (R, K - 1) of groups in each cell, minus their expectations."""
+        return self.cell_targets - self.cell_weights[:, None] * self.probabilities
 
     def _covariances(self, weighted: np.ndarray, columns: np.ndarray, P: np.ndarray) -> np.ndarray:
         """Return the covariances (d, K - 1, K - 1, p) of the scores of two sets of columns.
@@ -451,8 +464,8 @@ class _Regression:
         longest = np.inf
         for _ in range(NEWTON_STEPS):
             self._predict()
-            residual = self.cell_targets - self.cell_weights[:, None] * self.probabilities
-            gradient = self.design.T @ residual - self.ridge @ self.coefficients @ self.group_metric
+            gradient = self.design.T @ self._residual()
+            gradient -= self.ridge @ self.coefficients @ self.group_metric
             # gradient and step (p, K - 1) are flattened by group, like the information
             longest_before = longest
             flat_gradient = gradient.T.ravel()
@@ -470,6 +483,12 @@ class _Regression:
             if longest < TOLERANCE:
                 break
         self._predict()
+        inverse = np.linalg.inv(self._information())
+        self.explaining = inverse + inverse @ self._penalty() @ inverse
+        step = inverse @ (self.design.T @ self._residual()).T.ravel()
+        change = self.design @ step.reshape(self.K - 1, -1).T
+        P = self.probabilities
+        self.unshrunk = P + P * (change - (P * change).sum(axis=1, keepdims=True))
 
     def _predict(self) -> None:
         """Set the probabilities (R, K - 1) of all groups except the first, given scores s.

@@ -118,6 +118,16 @@ def test_first_of_equal_predictors_is_chosen_and_the_other_adds_nothing():
     assert select_predictors(X, start, y, np.ones(300), 0.05).predictors == (0,)
 
 
+@pytest.mark.parametrize("weight", [200.0, 2e9])
+def test_predictors_equal_to_a_chosen_one_that_separates_the_groups_add_nothing(weight):
+    # three rows whose levels and groups are permutations of one another
+    codes = np.array([[2, 0, 1], [1, 1, 2], [0, 2, 0]])
+    X, start = indicators(codes, [3, 3, 3])
+    for y in ([0, 1, 2], [2, 1, 0], [1, 2, 0]):
+        chosen = select_predictors(X, start, np.array(y), np.full(3, weight), 0.5)
+        assert chosen.predictors == (0,)
+
+
 def test_pair_without_effects_of_its_own_is_chosen():
     rng = np.random.default_rng(5)
     codes = rng.integers(0, 3, (500, 8))
@@ -176,6 +186,13 @@ def metric(n):
     return (n * np.eye(n - 1) - 1.0) / (n - 1)
 
 
+def information_of(Z, C, ridge):
+    """Return the information of coefficients (K - 1, p) with and without the ridge penalty."""
+    g, p = C.shape[1], Z.shape[1]
+    information = np.einsum("kab,ki,kj->aibj", C, Z, Z).reshape(g * p, -1)
+    return information + np.kron(metric(g + 1), ridge), information
+
+
 def test_scores_given_chosen_predictors_are_tested_as_by_sums_over_rows():
     rng = np.random.default_rng(11)
     X, start = table_with_shares(rng, [3, 2, 4, 2], 200)
@@ -184,9 +201,7 @@ def test_scores_given_chosen_predictors_are_tested_as_by_sums_over_rows():
     C, g, p = curvature_of(P, w), y.max(), Z.shape[1]  # g groups but the first
     ridge = np.zeros((p, p))
     ridge[0, 0], ridge[1:2, 1:2], ridge[2:, 2:] = 1e-6, RIDGE * metric(2), RIDGE * metric(4)
-    information = np.einsum("kab,ki,kj->aibj", C, Z, Z).reshape(g * p, -1) + np.kron(
-        metric(g + 1), ridge
-    )
+    penalised, information = information_of(Z, C, ridge)
     residual = w[:, None] * ((y[:, None] == np.arange(1, g + 1)) - P)
     gradient = Z.T @ residual - ridge @ regression.coefficients @ metric(g + 1)
     assert np.abs(gradient).max() < 1e-3
@@ -195,11 +210,12 @@ def test_scores_given_chosen_predictors_are_tested_as_by_sums_over_rows():
         q = x.shape[1]
         across = np.einsum("kab,ki,kj->aibj", C, x, Z).reshape(g * q, -1)
         variance = np.einsum("kab,ki,kj->aibj", C, x, x).reshape(g * q, -1)
+        # the score of x minus its regression on the scores of Z, and its variance
+        slopes = np.linalg.solve(penalised, across.T).T
+        u = (x.T @ residual).T.ravel() - slopes @ (Z.T @ residual).T.ravel()
+        variance += slopes @ information @ slopes.T - slopes @ across.T - across @ slopes.T
         variance += SCORE_VARIANCE * np.kron(metric(g + 1), metric(q + 1))
-        u = (x.T @ residual).T.ravel()
-        statistic = u @ np.linalg.solve(
-            variance - across @ np.linalg.solve(information, across.T), u
-        )
+        statistic = u @ np.linalg.solve(variance, u)
         assert log_p == pytest.approx(chi2.logsf(statistic, g * q), rel=1e-9)
 
 
@@ -209,15 +225,20 @@ def test_pairs_are_tested_as_by_sums_over_the_rows_of_joint_levels():
     X, start = table_with_shares(rng, L, 150)
     y, w = rng.integers(0, 3, 150), rng.integers(1, 4, 150).astype(float)
     X[:, start[2] + 1] = 0.0  # the last level of predictor 2 never occurs
-    regression, P, _ = regression_on(X, start, y, w, [1])
+    regression, P, Z = regression_on(X, start, y, w, [1])
+    C = curvature_of(P, w)
+    penalised, _ = information_of(Z, C, np.diag([1e-6, RIDGE]))
+    residual = w[:, None] * ((y[:, None] == [1, 2]) - P)
+    step = np.linalg.solve(penalised, (Z.T @ residual).T.ravel()).reshape(2, -1)
+    residual -= np.einsum("kab,kb->ka", C, Z @ step.T)
     levels = [np.column_stack([1.0 - x.sum(axis=1), x]) for x in np.split(X, start[1:-1], axis=1)]
     pairs = [(0, 1), (0, 2), (1, 2)]
     for (i, j), log_p in zip(pairs, regression.pair_tests(pairs, [1]), strict=True):
         statistic, n_cells = 0.0, 0
         for one in levels[i].T:
             for other in levels[j].T:
-                u = (one * other * w) @ ((y[:, None] == [1, 2]) - P)
-                V = np.tensordot(one * other, curvature_of(P, w), 1) + SCORE_VARIANCE * metric(3)
+                u = (one * other) @ residual
+                V = np.tensordot(one * other, C, 1) + SCORE_VARIANCE * metric(3)
                 statistic, n_cells = (
                     statistic + u @ np.linalg.solve(V, u),
                     n_cells + (one * other).any(),

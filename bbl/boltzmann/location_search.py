@@ -13,7 +13,7 @@ from bbl.model.location import LocationModel
 from bbl.model.moments import level_counts, smoothed
 from bbl.rows.folds import systematic_folds
 from bbl.rows.sample import Sample
-from bbl.stats.metrics import log_probabilities
+from bbl.stats.metrics import first_largest, log_probabilities
 
 __all__ = ["choose_location"]
 
@@ -63,7 +63,7 @@ def choose_location(rows: Sample, K: int, model: LocationModel) -> LocationModel
                     densities = log_probabilities(densities)
                 own = densities[np.arange(held.n), held.response]
                 losses[k] -= held.weights @ own
-    return candidates[int(losses.argmin())]
+    return candidates[int(first_largest(-losses))]
 
 
 def _weighted(rows: Sample, weights: np.ndarray) -> Sample:

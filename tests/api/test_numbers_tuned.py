@@ -75,6 +75,13 @@ def test_the_choice_does_not_depend_on_the_order_of_rows_or_on_repetition():
     assert_allclose(one.covariances(), other.covariances(), rtol=1e-9)
 
 
+def test_the_simplest_of_equal_settings_is_chosen():
+    for seed in range(10):  # shrinking the variance of one predictor towards itself does nothing
+        data = rows(40, seed=seed)
+        fit = bbl.bbl("y ~ u", data, numeric="u", covariance="shared", shrink="cv", verbose=0)
+        assert chosen(fit)["shrink"] == 0.0
+
+
 def test_choices_are_saved_and_searched_in_every_fold(tmp_path):
     data = rows(80)
     fit = fitted(data, **CV)

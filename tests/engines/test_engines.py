@@ -260,6 +260,14 @@ def test_fewer_rows_than_predictors_converge(seed):
     assert fit.converged.all() and not fit.notes
 
 
+def test_newtons_method_finishes_sites_with_few_of_many_columns():
+    """A predictor of a chain has 78 parameters, although there are 240 columns."""
+    codes = np.random.default_rng(0).integers(0, 7, (100, 40)).astype(np.uint8)
+    layout = Layout(np.full(40, 7), [(i, i + 1) for i in range(39)])
+    fit = PseudoLikelihood(itmax=20).fit(Sample(codes, np.ones(100)), layout)
+    assert fit.converged.all() and fit.grad_norm.max() <= 1e-10
+
+
 def test_parameters_are_recovered():
     rng = np.random.default_rng(3)
     layout = Layout([3, 3, 2, 2])

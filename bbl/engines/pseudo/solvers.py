@@ -280,11 +280,10 @@ def make_lbfgs_solver(problem: PseudoProblem, precision: str, share: tuple[int, 
         # A quasi-Newton line search may fail near rounding error, and is slow on flat objectives:
         # finish such fits by Newton's method if they have few parameters.
         unfinished = np.flatnonzero((sites.status == ITMAX) | (sites.status == STUCK))
-        if (
-            len(unfinished)
-            and precision == "double"
-            and regs.D * (layout.n_levels[unfinished].max() - 1) < POLISH_SIZE
-        ):
+        n_columns = 1 + regs.mask[unfinished] @ (regs.n_levels - 1)
+        n_parameters = (layout.n_levels[unfinished] - 1) * n_columns
+        unfinished = unfinished[n_parameters < POLISH_SIZE]
+        if len(unfinished) and precision == "double":
             solve_by_newton(
                 engine,
                 sample,

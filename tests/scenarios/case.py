@@ -20,6 +20,7 @@ from scenarios.scenario import MEMORY, Scenario
 __all__ = ["Case", "LawBroken", "expect", "strict_warnings"]
 
 OURS = (bbl.ConvergenceWarning, bbl.DataWarning)
+TOLERANCE = 1e-5  # of optimisers that stop at a gradient; scaled weights differ by rounding alone
 
 
 class LawBroken(AssertionError):

@@ -10,7 +10,7 @@ import pandas as pd
 import bbl
 from bbl.errors import BBLError
 from scenarios import build
-from scenarios.case import Case, expect, expect_close
+from scenarios.case import TOLERANCE, Case, expect, expect_close
 from scenarios.laws import law
 
 
@@ -149,9 +149,15 @@ def a_sampling_design_does_not_change_estimates(case: Case) -> None:
         text += f" - {build.quoted(table.weight_name)}"
     plain = build.fit(case.s, table, frame)
     fit = build.fit(case.s, table, drawn, weights=None, design=design, formula=text)
-    # weights of a design are scaled to the effective number of rows, so that sums round otherwise
+    # weights of a design are scaled to the effective number of rows, so that sums round otherwise;
+    # pseudo-likelihood may stop at another point where the gradient is small
+    tolerance = TOLERANCE if case.s.method == "pseudo" else 1e-9
     expect_close(
-        fit.estimate.parameters.theta, plain.estimate.parameters.theta, "estimates of the weights"
+        fit.estimate.parameters.theta,
+        plain.estimate.parameters.theta,
+        "estimates of the weights",
+        tolerance,
+        tolerance,
     )
     try:
         inference = fit.inference()

@@ -14,13 +14,12 @@ import pandas as pd
 from bbl.report.machine.summary import Summary
 from bbl.results.model import ModelResults
 from scenarios import build
-from scenarios.case import Case, LawBroken, expect, strict_warnings
+from scenarios.case import TOLERANCE, Case, LawBroken, expect, strict_warnings
 from scenarios.introspection import answer
 from scenarios.laws import law
 from scenarios.laws_answers import drawn
 from scenarios.laws_public_functions import validated
 
-TOLERANCE = 1e-5  # of optimisers that stop at a gradient; scaled weights differ by rounding alone
 SOFT = 1e-3  # of numbers printed with four digits
 NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 

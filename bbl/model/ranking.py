@@ -8,6 +8,7 @@ import numpy as np
 
 from bbl.model.gauge import equal_tables, zero_sum
 from bbl.model.layout import Layout
+from bbl.stats.metrics import TIE
 
 __all__ = ["interaction_strength"]
 
@@ -17,7 +18,8 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
 
     The strength is the Frobenius norm of the table in the zero-sum gauge, including reference
     levels. This gauge attributes as much as possible to lower-order terms. The table of a pair
-    includes the tables of higher terms, averaged over their other members.
+    includes the tables of higher terms, averaged over their other members. Strengths of at most
+    1e-12 are rounding errors, and are returned as 0.
 
     Parameters
     ----------
@@ -27,19 +29,19 @@ def interaction_strength(layout: Layout, theta: np.ndarray, apc: bool = False) -
         Whether to subtract the average-product correction ``F_i. F_.j / F_..`` (Dunn, Wahl & Gloor
         2008) from the strengths of pairs; higher terms are not corrected.
     """
-    strength = np.empty(len(layout.pairs))
     if layout.order > 2:
-        all_strengths = _strengths_of_terms(layout, theta)
-        strength, higher = all_strengths[: len(strength)], all_strengths[len(strength) :]
+        strength = _strengths_of_terms(layout, theta)
     else:
-        higher = np.empty(0)
+        strength = np.empty(len(layout.pairs))
         for pair_rows, cells, L_i, L_j in equal_tables(layout):
             tables = np.zeros((len(pair_rows), L_i, L_j))  # with reference levels
             tables[:, 1:, 1:] = theta[cells].reshape(-1, L_i - 1, L_j - 1)
             strength[pair_rows] = np.sqrt((zero_sum(tables) ** 2).sum(axis=(1, 2)))
-    if apc and len(strength):
-        strength = _subtract_apc(layout, strength)
-    return np.concatenate([strength, higher]) if len(higher) else strength
+    strength[strength <= TIE] = 0.0
+    n_pairs = len(layout.pairs)
+    if apc and n_pairs:
+        strength[:n_pairs] = _subtract_apc(layout, strength[:n_pairs])
+    return strength
 
 
 def _subtract_apc(layout: Layout, strength: np.ndarray) -> np.ndarray:

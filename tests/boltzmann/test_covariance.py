@@ -208,6 +208,15 @@ def test_interactions_are_ranked_and_gauge_free():
     assert (np.diff(table["strength"]) <= 0).all() and len(table) == 6
 
 
+@pytest.mark.parametrize("terms", [None, [(0, 1), (0, 2), (1, 2), (0, 1, 2)]])
+def test_strengths_that_are_rounding_errors_are_zero(terms):
+    layout = Layout([2, 3, 3], terms)
+    theta = np.random.default_rng(5).normal(size=layout.size)
+    theta[layout.D :] *= 1e-16
+    for apc in (False, True):
+        assert not interaction_strength(layout, theta, apc).any()
+
+
 def test_inference_says_why_it_cannot():
     titanic = bbl.datasets.load_titanic()
     with pytest.raises(OptionError, match="mf"):

@@ -3,6 +3,7 @@ networkx, GraphML, DOT.
 """
 
 import re
+import warnings
 
 import networkx
 import pytest
@@ -66,3 +67,12 @@ def test_terms_of_three_add_to_their_pairs():
     pairs = fit.interactions(order=2)
     strengths = sorted(strength for *_, strength in fit.to_networkx().edges(data="strength"))
     assert strengths == pytest.approx(sorted(pairs["strength"]))
+
+
+def test_rounding_errors_of_couplings_are_not_edges():
+    rows = {"y": list("abc"), "u": list("qpq"), "v": list("qpp"), "w": [28, 88, 199]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bbl.DataWarning)
+        fit = bbl.bbl("y ~ u * v", rows, "w", prior_count=1.0)
+    assert set(fit.interactions()["strength"]) == {0.0}
+    assert fit.to_dot() == 'graph {\n  "u";\n  "v";\n}'

@@ -28,9 +28,9 @@ class GraphMixin(MachineResults):
         networkx.MultiGraph
             Nodes are the predictors. Edges, keyed by group, have the attributes ``group`` and
             ``strength``, the Frobenius norm of the couplings in the zero-sum gauge as in
-            `interactions`; pairs with strength 0 are omitted. Terms of three or more predictors do
-            not have their own edges, but contribute to the strengths of their pairs (see `terms`).
-            To export the graph to Gephi, Cytoscape or igraph, call
+            `interactions`; pairs with strength 0 (at most 1e-12) are omitted. Terms of three or
+            more predictors do not have their own edges, but contribute to the strengths of their
+            pairs (see `terms`). To export the graph to Gephi, Cytoscape or igraph, call
             ``networkx.write_graphml(fit.to_networkx(), path, edge_id_from_attribute="edge")``: the
             attribute ``edge`` is a unique name for each edge, as GraphML requires.
 

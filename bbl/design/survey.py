@@ -428,8 +428,8 @@ def survey(
     lonely : {"error", "adjust", "remove", "average"}, default "error"
         How strata with a single cluster are handled. "error": raise an error. "adjust": use the
         deviation from the mean of all strata. "remove": such strata do not contribute to the
-        variance. "average": use the mean variance of the other strata; a single unit sampled at a
-        later stage does not contribute.
+        variance. "average": use the mean variance of the other strata, or NaN if there are none; a
+        single unit sampled at a later stage does not contribute.
     nested : bool, default True
         Whether cluster names are nested within strata. If False, a cluster that occurs in two
         strata raises an error.

@@ -236,6 +236,15 @@ def test_a_lonely_stratum_without_a_group_counts_in_the_average(method):
     np.testing.assert_allclose(errors["average"] / errors["remove"], np.sqrt(4 / 3), rtol=1e-9)
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_an_average_over_no_strata_leaves_no_error(method):
+    design = bbl.survey("w", strata="stratum", cluster="psu", lonely="average")
+    model = fit(method, design, "y ~ a + b", DATA.assign(psu=0, a=DATA["a"] + DATA["c"]))
+    assert model.inference().table()["se"].isna().all()
+    frame = model.avg_predictions(by="a").frame
+    assert frame["std_error"].isna().all() and frame["note"].str.contains("not estimable").all()
+
+
 def separated_replicate():
     """Clusters of which the first alone has the group 0 at level 1."""
     rng = np.random.default_rng(4)

@@ -54,7 +54,7 @@ class SamplingPlan:
         Contribution of strata with a lonely unit to the variance. "error": zero, because callers
         check `lonely_strata` and raise an error; "adjust": the squared deviation of the unit's
         total from 0; "remove": zero; "average": the mean contribution of the other strata at the
-        first stage, and zero at later stages.
+        first stage (nan if there are none), and zero at later stages.
     """
 
     weights: np.ndarray
@@ -214,7 +214,9 @@ class SamplingPlan:
             # strata with a lonely unit contribute the mean of the other strata, whose weights are
             # increased
             n_averaged = int((has_rows & ~lonely).sum())
-            factor *= has_rows.sum() / max(n_averaged, 1)
+            if not n_averaged:  # no other strata
+                return np.full((1, totals.shape[1]), np.nan)
+            factor *= has_rows.sum() / n_averaged
         contributes = factor[stage.parent] > 0.0
         parent = stage.parent[contributes]
         return (totals[contributes] - mean[parent]) * np.sqrt(factor[parent])[:, None]

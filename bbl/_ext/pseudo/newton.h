@@ -16,7 +16,11 @@
        norm decreases. One more step is taken after the tolerance is met, because Newton's last step squares the error,
        and further steps while each halves the norm.
    (c) If a Hessian is not numerically positive definite (no finite optimum), a ridge is added and increased tenfold
-       until the Cholesky factor exists, so that steps stay finite. */
+       until the Cholesky factor exists, so that steps stay finite.
+   (d) If level 0 never occurs and its parameters are not penalised, the logits of all other levels increase without
+       bound, together: gradients and Hessians are then sums that cancel, up to the small probability of level 0, which
+       rounding hides. So level 0 is exchanged with a level that occurs (`exchanged`): parameters y are logits of the
+       other levels, including level 0, relative to this level. Penalties remain those of x. */
 #ifndef NEWTON_H
 #define NEWTON_H
 
@@ -43,7 +47,20 @@ typedef struct {
     const double *penalty;      /* (C,) ridge penalty of each column's coefficients */
     const double *linear;       /* (q C,) <x, linear> is subtracted from the objective; or NULL */
     const double *Q;            /* (C, C) symmetric, see newton_add_zero_sum_penalty; or NULL */
+    ptrdiff_t exchanged;        /* logit r: levels 0 and r + 1 are exchanged in `response` and in parameters; or -1 */
 } newton_site;
+
+/* Exchange levels 0 and r + 1 in parameters x (q C,), in place: x_rc becomes -x_rc, and every other x_ac becomes x_ac -
+   x_rc. */
+static void newton_exchange(const newton_site *s, double *x)
+{
+    const ptrdiff_t r = s->exchanged;
+    for (ptrdiff_t c = 0; r >= 0 && c < s->C; c++) {
+        const double x_rc = x[r * s->C + c];
+        for (ptrdiff_t a = 0; a < s->q; a++)
+            x[a * s->C + c] = (a == r ? 0.0 : x[a * s->C + c]) - x_rc;
+    }
+}
 
 /* Return the penalty x' (M (x) Q) x / 2 of the zero-sum gauge, in which parameters have mean 0 over the L levels. M = I
    - 1 1'/L (q, q) subtracts the means over the site's levels, Q (C, C) contains the penalties and subtracts the means
@@ -78,7 +95,7 @@ static double newton_add_zero_sum_penalty(const newton_site *s, const double *x,
    q. */
 static double newton_evaluate(const newton_site *s, const double *x, double *g_out, double *H_out, double *prob)
 {
-    const ptrdiff_t q = s->q, C = s->C, p = s->n_params;
+    const ptrdiff_t q = s->q, C = s->C, p = s->n_params, r = s->exchanged;
     /* the target probability is target_all for every level, plus target_y for the observed level */
     const double target_y = 1.0 - s->uniform_share, target_all = s->uniform_share / (double)(q + 1);
     double f = 0.0;
@@ -127,16 +144,19 @@ static double newton_evaluate(const newton_site *s, const double *x, double *g_o
     for (ptrdiff_t a = 0; a < q; a++)
         for (ptrdiff_t c = 0; c < C; c++) {
             const ptrdiff_t i = a * C + c;
-            const double lambda = s->penalty[c];
-            f += 0.5 * lambda * x[i] * x[i];
-            g_out[i] += lambda * x[i];
-            if (s->linear) {
-                f -= s->linear[i] * x[i];
-                g_out[i] -= s->linear[i];
-            }
+            const double lambda = s->penalty[c], linear = s->linear ? s->linear[i] : 0.0;
+            /* the parameter of level a + 1 relative to level 0, and the slope of the penalty in it */
+            const double v = r < 0 ? x[i] : (a == r ? 0.0 : x[i]) - x[r * C + c], slope = lambda * v - linear;
+            f += (0.5 * lambda * v - linear) * v;
+            if (a != r)
+                g_out[i] += slope;
+            if (r >= 0)
+                g_out[r * C + c] -= slope;
             if (!H_out)
                 continue;
-            H_out[i * p + i] += lambda;
+            H_out[i * p + i] += a == r ? (double)q * lambda : lambda;
+            if (r >= 0 && a != r) /* in the lower triangle */
+                H_out[((a > r ? a : r) * C + c) * p + (a > r ? r : a) * C + c] -= lambda;
             for (ptrdiff_t b = 0; b < a; b++) /* blocks (a, b < a) are symmetric: fill their upper half */
                 for (ptrdiff_t d = 0; d < c; d++)
                     H_out[(a * C + d) * p + b * C + c] = H_out[i * p + b * C + d];

@@ -25,6 +25,8 @@ cdef extern from "newton.h" nogil:
         const double *penalty
         const double *linear
         const double *Q
+        Py_ssize_t exchanged
+    void newton_exchange(const newton_site *s, double *x)
     int newton_solve(const newton_site *s, double tolerance, int itmax, double *x, double *scratch, double *value_out,
                      double *grad_norm_out, int32_t *n_iter_out)
 
@@ -65,6 +67,26 @@ cdef Py_ssize_t list_active_columns(const code_t[:, ::1] codes, const Py_ssize_t
     return C
 
 
+cdef Py_ssize_t exchange_levels(const newton_site *s, int32_t *response) noexcept nogil:
+    """Exchange level 0, if it never occurs, with the level of a row of the largest weight in `response`, in place.
+
+    Return `exchanged` of the site.
+    """
+    cdef Py_ssize_t k, heaviest = 0
+    cdef int32_t level
+    for k in range(s.n):
+        if response[k] == 0 and s.weight[k] > 0.0:
+            return -1
+        if s.weight[k] > s.weight[heaviest]:
+            heaviest = k
+    level = response[heaviest] if s.n else 0
+    if level == 0:
+        return -1
+    for k in range(s.n):
+        response[k] = 0 if response[k] == level else level if response[k] == 0 else response[k]
+    return level - 1
+
+
 cdef int solve_site(newton_site *s, Py_ssize_t first_row, const int32_t *global_column, double tolerance, int itmax,
                     double *x, double *scratch, double[:, ::1] theta, const double[:, ::1] linear, double *site_linear,
                     double *value, double *gradient_norm, int32_t *n_iter) noexcept nogil:
@@ -86,7 +108,9 @@ cdef int solve_site(newton_site *s, Py_ssize_t first_row, const int32_t *global_
             for c in range(1, s.C):
                 site_linear[a * s.C + c] = linear[first_row + a, 1 + global_column[c]]
         s.linear = site_linear
+    newton_exchange(s, x)
     status = newton_solve(s, tolerance, itmax, x, scratch, value, gradient_norm, n_iter)
+    newton_exchange(s, x)
     for a in range(s.q):
         theta[first_row + a, 0] = x[a * s.C]
         for c in range(1, s.C):
@@ -155,6 +179,7 @@ def solve_sites(const code_t[:, ::1] codes, const double[::1] weights, double to
                                           response)
                 s.n_params = s.q * s.C
                 s.active, s.row_start, s.response, s.weight = active, row_start, response, &weights[0]
+                s.exchanged = exchange_levels(&s, response)
                 site_penalty[0] = penalty[0]
                 for j in range(1, s.C):
                     site_penalty[j] = penalty[1 + global_column[j]]

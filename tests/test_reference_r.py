@@ -408,7 +408,7 @@ LONG |= {"codon_cv_paper", "titanic_cv_paper"}  # whole tables of the paper
     "name",
     [pytest.param(n, marks=pytest.mark.long) if n in LONG else n for n in rcases.names() or [None]],
 )
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 def test_matches_r(name, shared):
     """Every stored case agrees with R, or differs as its rule says."""
     checks = compare(rcases.Case(name))

@@ -149,7 +149,7 @@ def test_levels_without_rows_of_a_group_are_found_from_counts(wide):
 
 
 @pytest.mark.parametrize("ridge", [None, 1e-4, 1e-2])
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(4)
 def test_penalised_fits_are_at_the_optimum_of_all_rows(wide, ridge):
     lazy = fit_rounds(lambda: iter([wide]), ridge=ridge)
     assert lazy._kept is None

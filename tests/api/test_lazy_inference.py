@@ -103,6 +103,7 @@ def test_comparisons_effects_and_evaluations_are_those_of_the_table(table, tmp_p
     np.testing.assert_allclose([lazy.claic, lazy.clbic], [own.claic, own.clbic], rtol=1e-10)
 
 
+@pytest.mark.long
 def test_effects_and_evaluations_read_the_data_again(sampled, wide):
     lazy, own = sampled
     for keywords in ({}, {"by": "x1"}, {"by": ["x1", "x2"]}, {"transform": "ratio"}):
@@ -329,6 +330,7 @@ def test_a_reader_and_a_loaded_model_cannot_read_again(wide, tmp_path):
         assert model.avg_comparisons("x0", newdata=wide.head(100)).frame["std_error"].notna().all()
 
 
+@pytest.mark.long
 def test_models_of_samples_are_compared_by_wald_tests(wide):
     with pytest.MonkeyPatch.context() as patch:
         keep_few(patch)

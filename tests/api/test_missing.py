@@ -561,6 +561,7 @@ class TestUncertainty:
         x[rng.random(x.shape) < [0.1, 0.2, 0.3]] = -1
         return theta, x
 
+    @pytest.mark.long
     def test_standard_errors(self):
         layout, engine, rng = self.LAYOUT, PseudoLikelihood(lambda_=0.0), np.random.default_rng(3)
         estimates, errors = [], []

@@ -91,6 +91,7 @@ def test_members_multiply_probabilities_given_levels_by_a_density(fit, table):
     assert np.isfinite(p).all()
 
 
+@pytest.mark.long
 def test_the_location_model_is_chosen_among_sixteen(table):
     chosen = set()
     for data in (

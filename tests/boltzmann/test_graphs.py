@@ -48,6 +48,7 @@ def fitted(rows, n_levels, pairs):
     ("n_levels", "n"),
     [((2, 2, 2, 2), 400), ((3, 2, 4, 2), 500), ((2, 3, 2, 2), 9), ((3, 3, 3, 3), 25)],
 )
+@pytest.mark.thinned(2)
 def test_all_graphs_of_four_against_fits(n_levels, n):
     rows = draw(n_levels, n, 1)
     scores = all_scores(rows, n_levels)

@@ -170,6 +170,7 @@ def test_saved_model_is_the_same(table, tmp_path):
 
 
 @pytest.mark.parametrize("rule", ["cv", "cv-1se"])
+@pytest.mark.thinned(2)
 def test_level_is_chosen_with_the_penalty(table, rule):
     fit = fitted(table, "pseudo", rule, lambda_="cv")
     assert fit.tuning.option == "lambda_"
@@ -274,7 +275,7 @@ def test_what_does_not_go_with_it_is_refused(table, arguments, text):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_an_average_of_noise_predicts_the_shares_and_uses_nothing(tmp_path, seed):
     rng = np.random.default_rng(seed)
     noise = pd.DataFrame(rng.integers(0, 3, (300, 8)).astype(str)).add_prefix("x")

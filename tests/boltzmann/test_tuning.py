@@ -70,7 +70,7 @@ def tuned(frame, rule="cv", lambdah=1e-3, **options):
 
 
 @pytest.mark.parametrize(("make", "share"), [(species, 0.45), (noise, 0.45)])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(
     make, share, evaluations, monkeypatch
 ):

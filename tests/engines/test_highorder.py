@@ -183,6 +183,7 @@ def test_refits_agree_where_they_should(fit, pcd, rows):
 
 
 @pytest.mark.parametrize("refit", ["pcd", "cd"])
+@pytest.mark.thinned(2)
 def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(rows, refit):
     few = rows[list(rows.columns[:4])]
     fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)
@@ -388,6 +389,7 @@ def test_known_terms_are_found_and_new_rows_fit_better_than_under_all_pairs(shar
 
 
 @pytest.mark.parametrize("refit", ["cd", "pcd", "mf"])
+@pytest.mark.thinned(2)
 def test_options_of_sampled_refits(rows, refit):
     def theta(**options):
         fit = bbl.bbl(

@@ -548,11 +548,11 @@ def test_a_table_has_as_many_degrees_of_freedom_as_free_parameters(method):
     assert statistic == pytest.approx(table_["z"].iloc[0] ** 2, rel=1e-6)
 
 
-@pytest.mark.parametrize("n_samples", [120, pytest.param(400, marks=pytest.mark.long)])
-def test_rejections_of_a_true_null(n_samples):
+@pytest.mark.long
+def test_rejections_of_a_true_null():
     """The test of theta rejects 5 % of samples of independent predictors."""
     rng = np.random.default_rng(0)
-    rejected = 0
+    n_samples, rejected = 400, 0
     for _ in range(n_samples):
         data = pd.DataFrame(
             {
@@ -730,6 +730,7 @@ def ratings(n=20_000):
     return pd.DataFrame(columns)
 
 
+@pytest.mark.long
 def test_inference_from_a_sample_of_the_rows(monkeypatch):
     """Fits of batches keep 3,000 rows of a group, and test couplings and linearity with them."""
     data = ratings()

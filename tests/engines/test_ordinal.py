@@ -256,7 +256,7 @@ def test_weights_equal_repeated_rows_and_order_does_not_matter(logits, ridge):
 
 
 @pytest.mark.parametrize("logits", LOGITS)
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_errors_of_effects_are_those_of_refits(logits):
     data = drawn(600)
     for ridge in (0, 1e-3):

@@ -167,6 +167,7 @@ def test_it_runs_through_every_verb(data, tmp_path):
     assert boot["se"].notna().all()
 
 
+@pytest.mark.long
 def test_the_scale_is_tuned(data):
     told = {"method": "pvi", "shuffle": True, "seed": 1, "nfold": 2, "refit": False, **QUICK}
     cv = bbl.crossVal("y ~ a * b", data, scale=[0.1, 1.0], **told)
@@ -196,6 +197,7 @@ def test_it_is_an_estimator(data):
 
 
 @pytest.mark.parametrize("likelihood", ["sampled", "pseudo"])
+@pytest.mark.thinned(2)
 def test_weights_are_repeated_rows_and_may_be_real(data, likelihood):
     X = data[["a", "b", "c"]].to_numpy()
     weights = np.random.default_rng(2).integers(1, 4, len(X))

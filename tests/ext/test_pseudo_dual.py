@@ -68,6 +68,7 @@ def solved(kind, lambda_, lambdah, precision="double", tolerance=1e-9, sites=Non
 @pytest.mark.parametrize("kind", ["equal", "mixed"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("double", 1e-9), ("single", 2e-5)])
 @pytest.mark.parametrize("lambdah", [0.03, 1e-3])
+@pytest.mark.thinned(2)
 def test_gradient_of_the_definition_vanishes(kind, precision, tolerance, lambdah):
     theta, reports = solved(kind, 0.03, lambdah, precision, tolerance)
     codes, weights = rows(kind)
@@ -138,6 +139,7 @@ def test_later_starts_converge_to_the_same_point():
     ],
     ids=str,
 )
+@pytest.mark.thinned(2)
 def test_fits_equal_those_by_lbfgs(options, monkeypatch):
     codes, weights = rows("equal")
     sample, layout = Sample(codes, weights), Layout(N_LEVELS["equal"])

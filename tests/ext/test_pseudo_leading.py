@@ -46,7 +46,7 @@ def fitted(own, lambda_=0.01, tolerance=1e-7, tasks=(0,), **more):
 @pytest.mark.parametrize(
     ("precision", "tolerance"), [("double", 1e-8), ("mixed", 1e-8), ("single", 1e-4)]
 )
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     weights = np.random.default_rng(1).integers(1, 4, N).astype(float)
     own = problem(width, precision, weights)

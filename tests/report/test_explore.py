@@ -214,7 +214,7 @@ def predicted(fit, answers, priors):
 @needs_browser
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(10)
 def test_a_page_has_the_probabilities_of_predict(browser, name, tmp_path):  # noqa: F811
     fit = MODELS[name]()
     path = fit.explore(tmp_path / "page.html").path
@@ -682,9 +682,10 @@ def test_pages_are_small_and_have_no_rare_combinations(titanic, tmp_path, monkey
     assert frame.startswith("<iframe srcdoc=") and 'sandbox="allow-scripts"' in frame
 
 
-@pytest.mark.filterwarnings("ignore")  # of the sampler, after few draws
-def test_models_without_a_page_say_why(titanic, tmp_path, undrawn):
-    hidden = bbl.bbl(
+@pytest.fixture
+def hidden(titanic):
+    """A machine with a hidden unit, whose class scores are not sums of tables."""
+    return bbl.bbl(
         "Survived ~ Sex",
         titanic,
         weights="Freq",
@@ -695,12 +696,21 @@ def test_models_without_a_page_say_why(titanic, tmp_path, undrawn):
         warmup=50,
         verbose=0,
     )
-    with pytest.raises(bbl.errors.OptionError, match="hidden units are not sums of tables"):
-        hidden.explore(tmp_path / "page.html")
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_reports_without_a_page_say_why(hidden, tmp_path, undrawn):
     hidden.report(tmp_path / "page.html", verbose=0)
     assert "Not available: The class scores of a machine with hidden" in (
         tmp_path / "page.html"
     ).read_text(encoding="utf-8")
+
+
+@pytest.mark.filterwarnings("ignore")  # of the sampler, after few draws
+def test_models_without_a_page_say_why(hidden, tmp_path):
+    with pytest.raises(bbl.errors.OptionError, match="hidden units are not sums of tables"):
+        hidden.explore(tmp_path / "page.html")
     scores = fit_numbers("y ~ x0 + u", transform="normal")
     with pytest.raises(bbl.errors.OptionError, match="all training values, but a page does not"):
         scores.explore(tmp_path / "page.html")

@@ -79,6 +79,7 @@ def test_a_tuned_fit_worse_than_the_shares_says_so_everywhere(tuned, example, tm
         assert WORSE in " ".join(form.split())
 
 
+@pytest.mark.long
 def test_explanations_and_importances_of_such_a_fit_begin_with_it(tuned, example):
     fit, new = tuned[0], example[0][1000:1400]
     found = fit.importance(new)

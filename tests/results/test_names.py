@@ -343,6 +343,7 @@ def test_frames_are_the_same_under_any_names(names, tmp_path):
         check_alike(found, expected, f"{kind} {what}")
 
 
+@pytest.mark.long
 def test_groups_may_have_any_names(tmp_path):
     names = Names("resp", OWN, ("pooled", "yhat"), ("low", "mid", "high"))
     for fit in (

@@ -90,7 +90,6 @@ def size_of_single_rows(L, n):
 @pytest.mark.parametrize(("L", "n", "copies"), [(2, 300, 10), (3, 300, 10), (4, 300, 10)])
 @pytest.mark.parametrize("scale", [1.0, 1e-5, 1e5])
 @pytest.mark.thinned(4)  # each number of levels and each scale once
-@pytest.mark.thinned(3)
 def test_the_size_is_that_of_the_rows_before_they_were_copied(L, n, copies, scale):
     # the mutual information of single rows varies too: what they have themselves is the truth
     rows, alone = size_of_single_rows(L, n)
@@ -100,7 +99,7 @@ def test_the_size_is_that_of_the_rows_before_they_were_copied(L, n, copies, scal
 
 
 @pytest.mark.parametrize(("L", "n", "columns", "copies"), [(21, 300, 20, 10), (20, 250, 60, 6)])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_the_size_of_many_letters_is_that_of_the_rows_before_they_were_copied(
     L, n, columns, copies
 ):

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from bbl.errors import BBLError
 
-__all__ = ["MemoryLimitError", "available_memory", "check_memory", "out_of_memory"]
+__all__ = [
+    "MemoryLimitError",
+    "available_memory",
+    "check_memory",
+    "out_of_memory",
+    "return_freed_memory",
+]
 
 ALWAYS_ALLOWED = 64 * 2**20  # bytes; smaller allocations are not checked
 # proportion of the available memory that an allocation may use; the rest is for temporary arrays
@@ -103,3 +110,13 @@ def out_of_memory(what: str, remedy: str) -> Iterator[None]:
         raise MemoryLimitError(
             f"{what} needed more memory than is available{reason}.", hint=remedy
         ) from error
+
+
+def return_freed_memory() -> None:
+    """Return freed memory to the system, if the C library is glibc.
+
+    Passes over many rows allocate and free arrays of different sizes. glibc keeps the gaps between
+    the remaining arrays, which can amount to hundreds of megabytes.
+    """
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -41,11 +41,13 @@ from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.engines import DEFAULT, PREPARED_AS, Engine
 from bbl.errors import OptionError
+from bbl.memory import return_freed_memory
 from bbl.parallel import progress_bar
 from bbl.results.comparisons.average import AverageResults
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.rows.fold_assignment import FoldAssignment
+from bbl.rows.stored import StoredSample
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -427,7 +429,11 @@ def bbl(
         )
     else:
         fit = DensityResults(*fit_arguments, survey=encoded.survey)
-    return with_training_summary(fit, encoded, spec.engine)
+    fit = with_training_summary(fit, encoded, spec.engine)
+    if isinstance(encoded.sample, StoredSample):  # its cache may contain hundreds of megabytes
+        encoded.sample.close()
+        return_freed_memory()
+    return fit
 
 
 def _needs_folds(engine: Engine, tuning_rule: str | None, calibrate: str) -> bool:

@@ -40,11 +40,12 @@ TASKS = {
 
 
 class Clock:
-    """The user seconds of this process at the last call, and the parts measured so far, with the
-    peak memory up to their ends.
+    """The user seconds of this process at the last call, and the parts measured so far, with their
+    peak memory.
     """
 
     def __init__(self):
+        reset_peak()
         self.last = used()
         self.parts: dict[str, float] = {}
         self.peaks: dict[str, float] = {}
@@ -53,8 +54,20 @@ class Clock:
         """Note the user seconds since the last call, and the peak memory in MB."""
         now = used()
         self.parts[part] = now - self.last
-        self.peaks[part] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        self.peaks[part] = peak_mb()
+        reset_peak()
         self.last = now
+
+
+def peak_mb() -> float:
+    """Return the peak memory of this process since the last `reset_peak`, in MB (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def reset_peak() -> None:
+    """Let the kernel's mark of the peak memory begin at the present use."""
+    Path("/proc/self/clear_refs").write_text("5")
 
 
 def used() -> float:
@@ -217,7 +230,7 @@ def page(found: dict[str, dict[str, Any]], n: int) -> list[str]:
         [TASKS[task], *(number(found[task]["peaks"].get(part, np.nan)) for part in parts)]
         for task in ("pseudo", "ridge=0", "ridge=1e-4")
     ]
-    lines += table(["peak memory up to then, MB", *parts], body)
+    lines += table(["peak memory, MB", *parts], body)
     states, glm = found["states"], found["glm"]
     gaps = [
         float(np.max(np.abs(np.divide(states[name], glm[name]) - 1.0)))

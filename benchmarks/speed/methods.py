@@ -6,6 +6,7 @@ import itertools
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
@@ -90,23 +91,33 @@ def by_part(
 
 
 def finish(
-    problem: Problem, options: Options, fit_part: Callable, seconds: list | None = None
+    problem: Problem,
+    options: Options,
+    fit_part: Callable,
+    seconds: list | None = None,
+    at_once: int = 1,
 ) -> Measurement:
     """Measure a fit; the objective is the mean over the case's sites, the gradient norm over all
     sites fitted.
 
     `fit_part(part, sites)` returns what a solution has for each of these sites; `seconds` gets what
-    each took.
+    each took. `at_once` parts are fitted at the same time.
     """
     penalty = options.more["penalty"]
     every = sum(len(part.n_levels) for part in problem.parts)
 
     def work() -> Solution:
         parts = by_part(problem, options.sites)
+        arguments = [part for _, part, _ in parts], [sites for _, _, sites in parts]
+        if at_once == 1:
+            fits = list(map(fit_part, *arguments))
+        else:
+            with ThreadPoolExecutor(at_once) as pool:
+                fits = list(pool.map(fit_part, *arguments))
         return {
             (k, i): rows
-            for k, part, sites in parts
-            for i, rows in zip(sites, fit_part(part, sites), strict=True)
+            for (k, _, sites), fit in zip(parts, fits, strict=True)
+            for i, rows in zip(sites, fit, strict=True)
         }
 
     def check(solution: Solution):
@@ -131,7 +142,10 @@ def finish(
 
 @method("pseudo", "bbl")
 def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") -> Measurement:
-    """Fit all sites with the package, from codes to couplings."""
+    """Fit all sites with the package, from codes to couplings; parts at the same time, as in
+    ``bbl()``.
+    """
+    at_once = min(options.threads, len(problem.parts))
     penalty = options.more["penalty"]
     engine = PseudoLikelihood(lambda_=penalty, tolerance=options.tolerance, precision=precision)
     # load what is loaded lazily
@@ -139,10 +153,11 @@ def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") ->
 
     def fit_part(part: Part, sites: list[int]) -> list[np.ndarray]:
         layout = Layout(part.n_levels)
-        fit = engine.fit(part.sample.collapsed(layout.n_levels), layout, options.threads)
+        rows = part.sample.collapsed(layout.n_levels)
+        fit = engine.fit(rows, layout, options.threads // at_once)
         return np.split(fit.site_theta, layout.start[1:-1])
 
-    measurement = finish(problem, replace(options, sites=None), fit_part)
+    measurement = finish(problem, replace(options, sites=None), fit_part, at_once=at_once)
     measurement.more["expected_mb"] = _expected_bytes(problem, options.threads) / 1e6
     return measurement
 

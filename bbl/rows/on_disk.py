@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bbl.errors import DataError
-from bbl.memory import available_memory
+from bbl.memory import available_memory, return_freed_memory
 from bbl.parallel import Stopped, read_ahead, stop_flag
 from bbl.rows.sample import Rows, Sample, Sums, code_dtype
 from bbl.rows.staged import BlockCache
@@ -285,9 +285,10 @@ class CodeFile(RowStore):
         return view
 
     def close(self) -> None:
-        """Delete the file and its cache."""
+        """Delete the file and its cache, which may contain hundreds of megabytes."""
         self.cache.clear()
         self._file.close()
+        return_freed_memory()
 
 
 @dataclass(frozen=True, eq=False)

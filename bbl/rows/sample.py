@@ -163,6 +163,9 @@ class Rows(ABC):
     def unweighted(self) -> bool:
         """Whether all weights are 1."""
 
+    def close(self) -> None:  # noqa: B027  # rows in memory have nothing to delete
+        """Delete rows that are stored outside the memory of this process."""
+
     @property
     def exact(self) -> bool:
         """Whether sums of weights are exact, so that they do not depend on the order of rows."""

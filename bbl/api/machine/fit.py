@@ -41,13 +41,11 @@ from bbl.design.survey import SurveyDesign
 from bbl.design.table_types import Batches, TableLike, Weights
 from bbl.engines import DEFAULT, PREPARED_AS, Engine
 from bbl.errors import OptionError
-from bbl.memory import return_freed_memory
 from bbl.parallel import progress_bar
 from bbl.results.comparisons.average import AverageResults
 from bbl.results.machine.density import DensityResults
 from bbl.results.machine.fit import BBLResults
 from bbl.rows.fold_assignment import FoldAssignment
-from bbl.rows.stored import StoredSample
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -368,7 +366,9 @@ def bbl(
     class_shares = _checked_priors(priors, formula, encoded.design)
     if uses_auto:
         average = fit_auto(call_string, encoded, spec, class_shares, verbose)
-        return average_with_training_summary(average, encoded)
+        average = average_with_training_summary(average, encoded)
+        encoded.sample.close()
+        return average
     tuning = None
     tuned_data = encoded
     if isinstance(relevance, str):
@@ -430,9 +430,7 @@ def bbl(
     else:
         fit = DensityResults(*fit_arguments, survey=encoded.survey)
     fit = with_training_summary(fit, encoded, spec.engine)
-    if isinstance(encoded.sample, StoredSample):  # its cache may contain hundreds of megabytes
-        encoded.sample.close()
-        return_freed_memory()
+    encoded.sample.close()
     return fit
 
 

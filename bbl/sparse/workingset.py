@@ -270,9 +270,10 @@ class Descent:
             intercept_step = intercept - self.intercept
             predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
             predicted_change += self.penalties(theta) - self.penalties(self.theta)
-            if predicted_change >= 0.0:
-                break  # the intercept is at its bound, or the model has only rounding errors
-            if self.n_exhausted and -predicted_change <= ROUNDING * abs(objective):
+            # positive if the intercept is at its bound; if the model was not minimised, rounding
+            # errors of the objective may exceed the change
+            least_change = ROUNDING * abs(objective) if self.n_exhausted else 0.0
+            if -predicted_change <= least_change:
                 break
             new_point = self._line_search(link, theta, intercept, objective, predicted_change)
             if new_point is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
@@ -437,6 +438,7 @@ def _finish_model(
     # the penalty is on the norm of a block: of the features of a term, or of a single feature
     block = np.repeat(np.arange(len(sizes)), sizes) if group else np.arange(len(weights))
     penalty = np.repeat(lambdas, sizes)
+    row_penalty = penalty / np.bincount(block)[block]  # each row's part of its block's penalty
     least_penalty = lambdas[lambdas > 0.0].min(initial=np.inf)
 
     def norms(values: np.ndarray) -> np.ndarray:
@@ -456,7 +458,8 @@ def _finish_model(
         matrix = hessian[np.ix_(cells, cells)].astype(float)
         # second derivative of the norm of a block: (I - u u') / norm, with the unit vector u
         direction = (weights / np.where(norm > 0.0, norm, 1.0))[rows]
-        is_same_block = np.repeat(np.repeat(block[rows, None] == block[rows], q, 0), q, 1)
+        cell_block = np.repeat(block[rows], q)
+        is_same_block = cell_block[:, None] == cell_block
         row_curvature = np.repeat(curvature[rows, 0], q)
         matrix -= is_same_block * np.outer(row_curvature * direction.ravel(), direction.ravel())
         matrix[np.diag_indices_from(matrix)] += row_curvature
@@ -469,7 +472,6 @@ def _finish_model(
         slope_change = (hessian[:, cells] @ step).reshape(weights.shape)
         slope = float((slopes * full_step).sum())
         bend = float((slope_change * full_step).sum())
-        row_penalty = penalty / np.bincount(block)[block]  # each row's part of its block's penalty
         length = 1.0
         while length > 1e-6:
             change = length * slope + 0.5 * length**2 * bend

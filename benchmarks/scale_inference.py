@@ -22,6 +22,7 @@ import pandas as pd
 
 from benchmarks.report import as_text, command, number, table, write_page
 from benchmarks.scale_pseudo import write_rows
+from benchmarks.speed.measure import peak_memory, reset_peak
 
 ROWS = 10_000_000
 HELD_OUT = 200_000  # rows of another file, for log-losses
@@ -54,20 +55,9 @@ class Clock:
         """Note the user seconds since the last call, and the peak memory in MB."""
         now = used()
         self.parts[part] = now - self.last
-        self.peaks[part] = peak_mb()
+        self.peaks[part] = peak_memory() / 2**20
         reset_peak()
         self.last = now
-
-
-def peak_mb() -> float:
-    """Return the peak memory of this process since the last `reset_peak`, in MB (Linux)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-
-
-def reset_peak() -> None:
-    """Let the kernel's mark of the peak memory begin at the present use."""
-    Path("/proc/self/clear_refs").write_text("5")
 
 
 def used() -> float:

@@ -1,7 +1,5 @@
 """What is measured and how: CPU seconds, wall seconds, peak memory; and the register of methods."""
 
-import contextlib
-import ctypes
 import gc
 import math
 import resource
@@ -14,6 +12,8 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.blas import dgemm, dgemv
+
+from bbl.memory import return_freed_memory
 
 METHODS: dict[tuple[str, str], Callable] = {}
 REPEAT_SECONDS = 0.5
@@ -70,21 +70,29 @@ def peak_meter() -> Callable[[], float]:
     lower bound.
     """
     gc.collect()
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        # glibc: give back what is free, so that its use counts again
-        ctypes.CDLL(None).malloc_trim(0)
-
-    def status(key: str) -> int:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
-
+    return_freed_memory()  # so that its use counts again
     try:
-        Path("/proc/self/clear_refs").write_text("5")
-        before, now = status("VmRSS"), lambda: status("VmHWM")
+        reset_peak()
+        before, now = _status("VmRSS"), peak_memory
     except OSError:
         now = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # noqa: E731
         before = now()
     return lambda: max(0, now() - before) / 1e6
+
+
+def reset_peak() -> None:
+    """Let the kernel's mark of the peak memory begin at the present use (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory() -> int:
+    """Return the peak memory of this process since the last `reset_peak`, in bytes (Linux)."""
+    return _status("VmHWM")
+
+
+def _status(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024
 
 
 def warm_blas() -> None:

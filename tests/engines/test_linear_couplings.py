@@ -755,6 +755,16 @@ def test_inference_from_a_sample_of_the_rows(monkeypatch):
     assert row["test"] == "Wald" and row["p"] == pytest.approx(own_row["p"], abs=0.1)
 
 
+def test_unpenalised_estimates_come_from_all_rows_that_are_kept():
+    fit = bbl.bbl("y ~ x0 * x1 + x1 * x2", ratings(6000), ordered="linear", lambda_=1e-2)
+    tables = [fit.inference(rows=rows).table() for rows in ("all", 1500)]
+    assert all((table["test"] == "Wald").all() for table in tables)
+    # the centres of intervals, of which the penalty moves some by a standard error
+    exact, found = ((table["lower"] + table["upper"]) / 2 for table in tables)
+    assert ((exact - tables[0]["estimate"]).abs() / tables[0]["se"]).max() > 0.5
+    assert ((found - exact).abs() / tables[0]["se"]).max() < 1e-5
+
+
 # -- slopes ----------------------------------------------------------------------------------------
 def test_slopes_have_the_numbers_of_glm_in_R():
     fit = bbl.bbl("~ s:t", housing(), "n", method="ml", ordered="linear")

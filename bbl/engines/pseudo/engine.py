@@ -637,8 +637,7 @@ class PseudoLikelihood(Engine):
         gradient at the fitted parameters equal to the gradient over all rows. The optimum is then
         found by Newton's method. The sample only affects the change in the gradient between the fit
         and the optimum. Gradients are therefore computed from all rows that were `kept`, and
-        Hessians, which take longer, from `rows`. For linear couplings of ordered predictors, only
-        one Newton step is taken, with the Hessian of all kept rows.
+        Hessians, which take longer, from `rows`.
         """
         fitted = to_sites(layout, theta) if site_theta is None else site_theta
         # at the fit, the gradient of the log-likelihood of all rows equals the penalty's gradient
@@ -652,38 +651,39 @@ class PseudoLikelihood(Engine):
         optimum = fitted.copy()
         determined = np.zeros(fitted.shape, dtype=bool)
         columns = regressors(layout).columns
-        if layout.scores is not None:
-            for i, H in scored_hessians(kept, layout, fitted, sites.tolist()).items():
+        linear: dict[int, np.ndarray] = {}
+        remaining = sites.tolist()
+        for _ in range(MAX_CORRECTED_STEPS):
+            unconverged = []
+            scores = site_scores(kept, layout, optimum, remaining)
+            hessians = (
+                {i: H for i, (_, H) in site_hessians(rows, layout, optimum, remaining).items()}
+                if layout.scores is None
+                else scored_hessians(rows, layout, optimum, remaining)
+            )
+            for i, H in hessians.items():
                 cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
+                # the first score is that of the sample at the fit
+                linear.setdefault(i, gradient[cells].ravel() - scores[i])
+                corrected = scores[i] + linear[i]
                 solve, is_informed, _ = solver(H)
-                site_map = site_scores_of(layout).maps[i]  # H is of the free parameters
-                step = site_map.expand(solve(site_map.gather(gradient[cells].ravel())))
+                if layout.scores is None:
+                    step = solve(corrected)
+                else:
+                    site_map = site_scores_of(layout).maps[i]  # H is of the free parameters
+                    step = site_map.expand(solve(site_map.gather(corrected)))
+                    is_informed = is_informed[site_map.index]
+                largest = float(np.abs(step).max(initial=0.0))
+                step *= min(1.0, LONGEST_STEP / largest if largest else 1.0)
                 optimum[cells] += step.reshape(-1, len(columns[i]))
-                determined[cells] = is_informed[site_map.index].reshape(-1, len(columns[i]))
-        else:
-            linear: dict[int, np.ndarray] = {}
-            remaining = sites.tolist()
-            for _ in range(MAX_CORRECTED_STEPS):
-                unconverged = []
-                scores = site_scores(kept, layout, optimum, remaining)
-                for i, (_, H) in site_hessians(rows, layout, optimum, remaining).items():
-                    score = scores[i]
-                    cells = np.ix_(np.arange(layout.start[i], layout.start[i + 1]), columns[i])
-                    # the first score is that of the sample at the fit
-                    linear.setdefault(i, gradient[cells].ravel() - score)
-                    solve, is_informed, _ = solver(H)
-                    step = solve(score + linear[i])
-                    largest = float(np.abs(step).max(initial=0.0))
-                    step *= min(1.0, LONGEST_STEP / largest if largest else 1.0)
-                    optimum[cells] += step.reshape(-1, len(columns[i]))
-                    # parameters that still change in the last step have no finite optimum
-                    is_determined = is_informed & (np.abs(step) < DIVERGING_STEP)
-                    determined[cells] = is_determined.reshape(-1, len(columns[i]))
-                    if largest > STEP_TOLERANCE:
-                        unconverged.append(i)
-                remaining = unconverged
-                if not remaining:
-                    break
+                # parameters that still change in the last step have no finite optimum
+                is_determined = is_informed & (np.abs(step) < DIVERGING_STEP)
+                determined[cells] = is_determined.reshape(-1, len(columns[i]))
+                if largest > STEP_TOLERANCE:
+                    unconverged.append(i)
+            remaining = unconverged
+            if not remaining:
+                break
         influence = influence_of(rows, layout, optimum, lambda_=0.0, lambdah=0.0)
         all_determined = from_sites(layout, determined.astype(float)) == 1.0
         return Unpenalised(from_sites(layout, optimum), all_determined, influence)

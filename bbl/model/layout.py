@@ -169,7 +169,8 @@ class Layout:
         starts = []
         for terms in self.terms:
             start = np.zeros(len(terms) + 1, dtype=np.intp)
-            np.cumsum(n_nonreference[terms].prod(axis=1), out=start[1:])
+            # along the first axis, which is ten times as fast
+            np.cumsum(n_nonreference[terms.T].prod(axis=0), out=start[1:])
             start += position
             start.setflags(write=False)
             starts.append(start)

@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 
 from bbl.engines import PseudoLikelihood
 from bbl.model.layout import Layout
+from bbl.parallel import serial_blas
 from benchmarks.speed.measure import Measurement, Options, measured, method
 from benchmarks.speed.problems import Part, Problem
 
@@ -157,7 +158,8 @@ def bbl_pseudo(problem: Problem, options: Options, precision: str = "double") ->
         fit = engine.fit(rows, layout, options.threads // at_once)
         return np.split(fit.site_theta, layout.start[1:-1])
 
-    measurement = finish(problem, replace(options, sites=None), fit_part, at_once=at_once)
+    with serial_blas():  # as in ``bbl()``: threads of BLAS would wait for work on the cores of fits
+        measurement = finish(problem, replace(options, sites=None), fit_part, at_once=at_once)
     measurement.more["expected_mb"] = _expected_bytes(problem, options.threads) / 1e6
     return measurement
 

@@ -74,12 +74,17 @@ def pack(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, uint64_t[:, ::
 
     Bit k of a row is bit ``k % 64`` of its word ``k // 64``. Shapes: codes (n, m), start (m + 1,).
     """
-    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], k, i
+    cdef Py_ssize_t n = codes.shape[0], m = codes.shape[1], D = bits.shape[0], first, k, i, c
+    cdef uint64_t[::1] word = np.zeros(D, dtype=np.uint64)  # of 64 rows: their columns lie next to each other
     with nogil:
-        for k in range(n):
-            for i in range(m):
-                if start[i] < start[i + 1]:  # otherwise one level, without a column
-                    bits[column_of(start[i], codes[k, i]), k >> 6] |= <uint64_t> is_positive(codes[k, i]) << (k & 63)
+        for first in range(0, n, 64):
+            for k in range(first, min(first + 64, n)):
+                for i in range(m):
+                    if start[i] < start[i + 1]:  # otherwise one level, without a column
+                        word[column_of(start[i], codes[k, i])] |= <uint64_t> is_positive(codes[k, i]) << (k & 63)
+            for c in range(D):
+                bits[c, first >> 6] |= word[c]
+                word[c] = 0
 
 
 def shared_counts(const code_t[:, ::1] codes, const Py_ssize_t[::1] start, double[:, ::1] counts, double weight=1.0):

@@ -65,9 +65,15 @@ static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
     p->rows.half_row = 0.5 / p->rows.total;
     for (ptrdiff_t i = 0; i < p->m && p->n_counted; i++) {
         double *mean = p->moments.mean + p->first_column[i];  /* mean[a] for level a >= 1 */
-        for (ptrdiff_t k = 0; k < p->rows.n; k++)
-            if (pseudo_read_code(columns, i * p->rows.n + k))
-                mean[pseudo_read_code(columns, i * p->rows.n + k)] += p->rows.weights[k];
+        if (p->rows.equal_weights && p->n_levels[i] == 2) {  /* without branches, a tenth of the time */
+            ptrdiff_t ones = 0;
+            for (ptrdiff_t k = 0; k < p->rows.n; k++)
+                ones += pseudo_read_code(columns, i * p->rows.n + k);
+            mean[1] = p->rows.weights[0] * (double)ones;
+        } else
+            for (ptrdiff_t k = 0; k < p->rows.n; k++)
+                if (pseudo_read_code(columns, i * p->rows.n + k))
+                    mean[pseudo_read_code(columns, i * p->rows.n + k)] += p->rows.weights[k];
     }
     for (ptrdiff_t k = 1; k <= p->D; k++)
         p->moments.mean[k] /= p->rows.total;

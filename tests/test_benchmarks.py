@@ -124,6 +124,7 @@ def test_generators_have_the_shapes_of_the_files(no_files, name, parts, rows, le
     assert (codes.max(axis=0) == np.array(levels) - 1).all() and (codes.min(axis=0) == 0).all()
 
 
+@pytest.mark.long
 def test_generator_of_small_sets(no_files):
     made = PROBLEMS["W5"]()
     assert len(made.parts) == 80
@@ -260,6 +261,7 @@ def test_floor_of_the_named_problems():
         assert uses.floor_ms(part) == pytest.approx(ms, rel=0.01)
 
 
+@pytest.mark.long
 def test_measured_repeats_short_work_and_counts_memory():
     count = []
 
@@ -360,6 +362,7 @@ def test_failure_becomes_a_row():
     assert row["error"] == "not finished after 0.01 s"
 
 
+@pytest.mark.long
 def test_ratios_and_exponents(tmp_path):
     base = {k: "" for k in run.COLUMNS} | {
         "suite": "fit",
@@ -609,6 +612,7 @@ def test_penalty_of_the_digits_is_that_of_the_least_loss_on_rows_left_out(few_pr
     assert products.chosen(few_products, 2) == (4.0, 4.0)  # at 100 no term is left
 
 
+@pytest.mark.long
 def test_speed_of_products_is_measured_at_one_objective(few_products, tmp_path):
     rows = [products_speed.measured(method) for method in products_speed.NAMES]
     frame = pd.DataFrame(rows, columns=products_speed.COLUMNS)
@@ -638,6 +642,7 @@ def test_annealing_study_compares_with_the_exact_value():
     assert abs(frame["estimate"] - frame["exact"]).item() < 5 * frame["se"].item() < 0.1
 
 
+@pytest.mark.long
 def test_the_study_of_posteriors_counts_what_lies_inside(monkeypatch):
     monkeypatch.setitem(posterior.METHODS, "pvi, horseshoe", PersistentVI(n_iter=500, average=0.3))
     for method in ("exact", "pvi, horseshoe"):
@@ -824,6 +829,7 @@ def test_speed_of_exact_likelihood_is_measured_at_one_maximum(monkeypatch):
     )
 
 
+@pytest.mark.long
 def test_study_of_efficiency_compares_both_methods_and_their_limits(monkeypatch):
     monkeypatch.setattr(efficiency, "SIZES", (200, 1000))
     monkeypatch.setattr(efficiency, "STRENGTHS", {"medium": 1.0, "very strong": 3.0})
@@ -935,6 +941,7 @@ def test_each_vector_width_is_measured_in_a_process_of_its_own():
     assert "| two | 1 | 1.5 | 3 | 1.50 | 2.00 |" in text and name in text
 
 
+@pytest.mark.long
 def test_the_page_of_plmc_has_its_time_relative_to_a_gradient(tmp_path, monkeypatch):
     """A program that takes longer with more iterations stands for plmc."""
     program = tmp_path / "plmc"

@@ -139,6 +139,7 @@ def test_every_data_file_is_described():
         assert all(f"`{name}`" in section for name in columns)
 
 
+@pytest.mark.long
 def test_mnist_sample_is_drawn_from_the_originals(shared):
     draw = runpy.run_path(
         str(Path(__file__).resolve().parents[1] / "data" / "drawing" / "mnist.py")
@@ -149,6 +150,7 @@ def test_mnist_sample_is_drawn_from_the_originals(shared):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("part", "n"), [("train", 1000), ("test", 500)])
 def test_mnist_sample_matches_all_of_mnist(shared, monkeypatch, part, n):
     monkeypatch.setenv("BBL_DATA", str(shared / "data"))

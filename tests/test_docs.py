@@ -309,6 +309,7 @@ def script(name):
     return module
 
 
+@pytest.mark.long
 def test_notebooks_install_the_package_first_and_have_all_code_of_their_vignettes(tmp_path):
     nbformat = pytest.importorskip("nbformat")
     maker = script("make_notebooks")

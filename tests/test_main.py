@@ -302,6 +302,7 @@ def test_missing_markers_can_be_given(table, run):
     assert status == 0 and "a = NA k" in out
 
 
+@pytest.mark.long
 def test_averages_take_missing_values_as_a_level(table, tmp_path, run):
     rng = np.random.default_rng(0)
     a, b = rng.integers(0, 2, (2, 80))
@@ -485,6 +486,7 @@ def test_an_interrupt_ends_with_status_130(titanic, run, monkeypatch):
     assert run(FORMULA, titanic) == (130, "", "error: interrupted\n")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such signal")
 def test_a_closed_pipe_leaves_no_traceback(titanic):
     read, write = os.pipe()
@@ -573,6 +575,7 @@ def test_a_report_is_written(titanic, tmp_path, run):
     assert status == 1 and "--report" in err
 
 
+@pytest.mark.long
 def test_new_data_of_a_report_may_be_standard_input(titanic, tmp_path, run, monkeypatch, undrawn):
     page = tmp_path / "fit.html"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(titanic.read_bytes())))

@@ -104,6 +104,7 @@ def gibbs(fit, n_jobs):
     return draws.draws, draws.best
 
 
+@pytest.mark.long
 def test_one_digest_for_any_number_of_threads(data):
     found = {"pseudo": set(), "mf": set(), "gibbs": set()}
     for n_jobs in [1, 2, 3, 4, 8] * 2:

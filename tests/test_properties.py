@@ -221,6 +221,7 @@ def test_weights_times_a_number_leave_the_estimate(shape, method, factor):
     np.testing.assert_allclose(one.log_z, other.log_z, atol=1e-8)
 
 
+@pytest.mark.long
 @examples(200)
 @given(shapes)
 def test_groups_of_the_same_rows_share_the_probability_of_one(shape):
@@ -285,6 +286,7 @@ any_level = st.one_of(
 )
 
 
+@pytest.mark.long
 @examples(100)
 @given(shapes, methods, st.lists(any_level, min_size=4, max_size=4, unique_by=repr), st.booleans())
 def test_a_saved_model_comes_back_with_the_same_bits(shape, method, names, store_data):
@@ -372,6 +374,7 @@ def test_log_z_by_elimination_is_the_sum_over_states(seed, levels, density, scal
     )
 
 
+@pytest.mark.long
 @examples(2000)
 @given(seeds, level_counts, st.floats(0, 1))
 def test_another_gauge_has_the_same_probabilities(seed, levels, density):

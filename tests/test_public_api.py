@@ -13,6 +13,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 import bbl
 import bbl.networks
 import bbl.sklearn
@@ -152,6 +154,7 @@ def test_estimators_are_at_the_top_too():
     assert sorted(bbl.sklearn.__all__) == sorted(bbl.ESTIMATORS_BY_MODULE["bbl.sklearn"])
 
 
+@pytest.mark.long
 def test_without_scikit_learn_estimators_say_what_to_install_and_the_rest_works():
     code = (
         "import sys\n"
@@ -171,6 +174,7 @@ def test_without_scikit_learn_estimators_say_what_to_install_and_the_rest_works(
     assert "pip install boltzmann-bayes[sklearn]" in run.stderr
 
 
+@pytest.mark.long
 def test_scikit_learn_is_imported_when_an_estimator_is_asked_for():
     seen = "print('sklearn' in sys.modules)"
     code = f"import sys, bbl; bbl.__all__; {seen}; bbl.BBLClassifier; {seen}"

@@ -720,6 +720,7 @@ print("sound")
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_round_trip_in_another_process_and_kills_while_saving(path, tmp_path_factory):
     """The file is sound after every kill; all that can be left beside it is the temporary file of

@@ -73,6 +73,7 @@ def test_the_average_is_of_probabilities_and_leaves_rows_to_members_that_can():
     np.testing.assert_allclose(found, [[0.5, 0.5], [0.9, 0.1]], atol=1e-12)
 
 
+@pytest.mark.long
 def test_auto_tunes_calibrates_and_weighs_its_members(auto, data):
     table = auto.tuning
     assert list(table.index) == [
@@ -192,6 +193,7 @@ def test_the_average_is_at_least_nearly_as_good_as_each_member_on_new_rows(auto)
     assert auto.evaluate(new).scores.loc["log-loss", "estimate"] < min(losses) + 0.01
 
 
+@pytest.mark.long
 def test_weights_of_rows_are_repetitions_of_members(data):
     counted = data.value_counts().rename("n").reset_index()
     fit = bbl.bbl("y ~ .^2", counted, "n", method="auto", verbose=0)
@@ -346,6 +348,7 @@ def test_many_rows_are_predicted_about_as_well_as_few(data, monkeypatch):
     assert members == ["mf", "pseudo 1", "pseudo 2"]
 
 
+@pytest.mark.long
 def test_rare_groups_and_few_rows_do_not_break_it():
     small = pd.concat([make_frame(24, K=3), make_frame(1).assign(y="rare")], ignore_index=True)
     fit = bbl.bbl("y ~ .^2", small, method="auto", verbose=0, novarOk=True)
@@ -422,6 +425,7 @@ def test_fits_of_ones_own_are_averaged(data):
         bbl.average([fits[0], bbl.bbl("y ~ .", data.iloc[::-1], method="naive")])
 
 
+@pytest.mark.long
 def test_it_is_an_estimator(data):
     sklearn = pytest.importorskip("bbl.sklearn")
     X, y = data[["a", "b"]], data["y"]
@@ -580,6 +584,7 @@ def test_the_average_does_not_lose_to_the_class_proportions(weak):
     assert average < shares - 0.01 and average < others
 
 
+@pytest.mark.long
 def test_class_proportions_are_a_member_where_the_average_hardly_beats_them(weak, auto, tmp_path):
     assert "class proportions" not in auto.names  # clearly better
     rows, _, fit = weak

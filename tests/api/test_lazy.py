@@ -77,6 +77,7 @@ def test_weights_and_missing_values(method, missing, table, tmp_path):
     assert lazy.design.incomplete == own.design.incomplete > 0
 
 
+@pytest.mark.long
 def test_annealed_log_z_is_drawn_from_the_same_start(table, source):
     lazy, own = (
         bbl.bbl("y ~ x0 * x1 * x2 - x0:x1:x2", d, method="mf", log_z="ais", eps=0.5)
@@ -113,6 +114,7 @@ def test_every_score_of_naive_bayes_and_its_calibration(score, table, source):
     )
 
 
+@pytest.mark.long
 def test_tuning_and_calibration_inside_a_fit(table, source):
     lazy, own = (
         bbl.bbl("y ~ .^2", data, method="mf", eps="cv", calibrate="offset")
@@ -155,6 +157,7 @@ def test_a_fit_whose_probabilities_are_off_is_warned_of(table):
         bbl.bbl("y ~ .", lambda: iter([copies]), method="naive")
 
 
+@pytest.mark.long
 def test_the_model_has_no_training_rows_but_all_that_is_told_of_them(table, source, tmp_path):
     fit = bbl.bbl("y ~ .", source, method="naive")
     for what in (
@@ -261,6 +264,7 @@ def test_predictions_come_in_batches_with_the_rows_of_the_table(kind, few, tmp_p
     pd.testing.assert_frame_equal(whole, expected, check_index_type=False)
 
 
+@pytest.mark.long
 def test_predictions_are_written_to_parquet(table, source, tmp_path):
     for fit in (bbl.bbl("y ~ .", table, method="naive"), bbl.networks.bnc("nb", "y ~ .", table)):
         path = tmp_path / "predicted.parquet"

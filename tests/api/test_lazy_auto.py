@@ -95,6 +95,7 @@ def test_saved_averages_keep_their_rows(fit, tmp_path):
     assert str(loaded.summary()).split("\n")[-12:] == str(fit.summary()).split("\n")[-12:]
 
 
+@pytest.mark.long
 def test_few_rows_are_loaded(wide):
     table = wide.iloc[:6000]
     lazy = bbl.bbl("y ~ x0 * x1 + x2", lambda: iter([table]), method="auto", verbose=0)

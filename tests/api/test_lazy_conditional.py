@@ -39,6 +39,7 @@ def fits(wide):
     return fit_rounds(lambda: iter([wide]), ridge=0), own
 
 
+@pytest.mark.long
 def test_estimates_and_likelihood_are_those_of_the_table(fits):
     lazy, own = fits
     assert not lazy._kept.is_complete  # a sample is kept, so the rows were not loaded
@@ -66,6 +67,7 @@ def test_standard_errors_come_from_the_sample(fits):
         np.testing.assert_allclose(table["z"], expected["z"], rtol=0.04, atol=1e-8)
 
 
+@pytest.mark.long
 def test_all_rows_give_the_standard_errors_of_the_table(fits):
     lazy, own = fits
     exact = lazy.inference(rows="all")
@@ -87,7 +89,7 @@ def test_sampled_rows_travel_with_the_file(fits, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["folder", "duckdb", "reader"])
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_sources_and_batches_give_the_same_fit(kind, wide, fits, tmp_path):
     lazy = fit_rounds(lazydata.lazy(kind, wide, tmp_path), ridge=0)
     np.testing.assert_allclose(
@@ -95,6 +97,7 @@ def test_sources_and_batches_give_the_same_fit(kind, wide, fits, tmp_path):
     )
 
 
+@pytest.mark.long
 def test_batches_of_one_size_give_identical_bits(wide):
     one, other = (
         fit_rounds(
@@ -105,6 +108,7 @@ def test_batches_of_one_size_give_identical_bits(wide):
     np.testing.assert_array_equal(one.estimate.coefficients, other.estimate.coefficients)
 
 
+@pytest.mark.long
 def test_weights_count_rows(wide):
     table = wide.assign(n=np.arange(len(wide)) % 3)
     lazy = fit_rounds(lambda: iter([table]), weights="n", ridge=0)
@@ -116,6 +120,7 @@ def test_weights_count_rows(wide):
     assert np.sqrt(((ratio - 1) ** 2).mean()) < 0.015
 
 
+@pytest.mark.long
 def test_rare_pairs_that_the_sample_lacks(wide):
     # ten rows of a pair of levels, none of which are rare on their own
     pair = (wide["x0"] == "c") & (wide["x1"] == "c")
@@ -127,6 +132,7 @@ def test_rare_pairs_that_the_sample_lacks(wide):
     )
 
 
+@pytest.mark.long
 def test_levels_without_rows_of_a_group_are_found_from_counts(wide):
     table = wide[~((wide["x3"] == "c") & (wide["y"] == "yes"))]
     table = table[~((table["x1"] == "b") & (table["x2"] == "b") & (table["y"] == "no"))]
@@ -149,7 +155,7 @@ def test_levels_without_rows_of_a_group_are_found_from_counts(wide):
 
 
 @pytest.mark.parametrize("ridge", [None, 1e-4, 1e-2])
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_penalised_fits_are_at_the_optimum_of_all_rows(wide, ridge):
     lazy = fit_rounds(lambda: iter([wide]), ridge=ridge)
     assert lazy._kept is None

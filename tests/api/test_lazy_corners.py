@@ -78,6 +78,7 @@ def test_batches_that_lack_a_group(method, table, owns):
     assert_close_errors(lazy, owns[method])
 
 
+@pytest.mark.long
 def test_one_row_in_each_batch(table):
     rows = table.iloc[:60]
     one, other = (
@@ -155,6 +156,7 @@ def test_unknown_groups_of_new_rows_are_named(table):
             lazy.evaluate(data)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["pseudo", "conditional"])
 def test_threads_and_sizes_of_batches_change_no_bits(method, table):
     first = fit(in_batches(table, 2400), method, n_jobs=1)

@@ -109,6 +109,7 @@ def child(tmp_path_factory):
     return said, folder, process.returncode
 
 
+@pytest.mark.long
 def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(child):
     lines, folder, _ = child
     said = [json.loads(line) for line in lines[4:]]

@@ -50,7 +50,7 @@ def assert_same(found, expected, tolerance=1e-10):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("kind", ["folder", "duckdb", "reader"])
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_inference_is_that_of_the_table(method, kind, table, tmp_path):
     source = lazydata.lazy(kind, table, tmp_path)
     lazy, own = (bbl.bbl(FORMULAS[method], data, method=method) for data in (source, table))
@@ -87,6 +87,7 @@ def test_real_weights_have_no_tests_but_evaluations(table):
     np.testing.assert_allclose(lazy.evaluate().accuracy, lazy.evaluate(table).accuracy, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_comparisons_effects_and_evaluations_are_those_of_the_table(table, tmp_path):
     source = lazydata.lazy("folder", table, tmp_path)
     pairs = [
@@ -134,7 +135,7 @@ def test_effects_and_evaluations_read_the_data_again(sampled, wide):
     ids=lambda options: " ".join(map(str, options.values())),
 )
 @pytest.mark.parametrize("stored", [False, True])
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_methods_that_need_all_rows_load_their_codes(options, stored, table, tmp_path):
     if stored:  # too many states for a table of counts
         table = make_correlated(1000, 15)
@@ -216,6 +217,7 @@ def test_a_source_that_has_changed_since_the_fit_is_named(wide, tmp_path):
         assert model.bse.notna().all()
 
 
+@pytest.mark.long
 def test_a_file_of_the_same_number_of_rows_that_was_written_is_named(wide, tmp_path, monkeypatch):
     paths = lazydata.write_parts(wide, tmp_path / "parts")
     keep_few(monkeypatch)
@@ -239,6 +241,7 @@ def test_a_file_of_the_same_number_of_rows_that_was_written_is_named(wide, tmp_p
         bbl.bbl("y ~ .", paths, method="naive")
 
 
+@pytest.mark.long
 def test_the_numbers_of_the_reference_for_batches_of_any_size(shared, tmp_path):
     folder = shared / "reference" / "streams"
     if not folder.is_dir():
@@ -318,6 +321,7 @@ def test_an_interrupted_pass_leaves_the_fit_as_it_was(wide):
     assert fit.avg_comparisons("x0").frame["std_error"].notna().all()
 
 
+@pytest.mark.long
 def test_a_reader_and_a_loaded_model_cannot_read_again(wide, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         keep_few(patch)
@@ -350,6 +354,7 @@ def test_models_of_samples_are_compared_by_wald_tests(wide):
     np.testing.assert_allclose(odds[0]["odds_ratio"], odds[1]["odds_ratio"], rtol=1e-4)
 
 
+@pytest.mark.long
 def test_kept_rows_travel_in_the_file(table, sampled, tmp_path):
     lazy = bbl.bbl("y ~ x0 * x1", lambda: iter([table]))
     for fit in (lazy, sampled[0]):
@@ -399,7 +404,7 @@ def test_effects_without_errors_name_a_method_that_has_them(wide):
 
 
 @pytest.mark.parametrize("kind", ["folder", "duckdb"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_all_rows_are_read_again_for_exact_errors(kind, wide, tmp_path):
     formula = "y ~ . + x0 * x1 + x2 * x5"
     source = lazydata.lazy(kind, wide, tmp_path)
@@ -415,6 +420,7 @@ def test_all_rows_are_read_again_for_exact_errors(kind, wide, tmp_path):
         assert found.table(of)["test"].equals(expected.table(of)["test"])
 
 
+@pytest.mark.long
 def test_a_strong_penalty_has_errors_but_no_tests(wide):
     with pytest.MonkeyPatch.context() as patch:
         keep_few(patch)

@@ -39,7 +39,7 @@ def assert_same(found, expected, tolerance=1e-9):
 
 
 @pytest.mark.parametrize("kind", lazydata.KINDS)
-@pytest.mark.thinned(5)
+@pytest.mark.long
 def test_fits_predictions_and_errors_are_those_of_the_table(kind, table, tmp_path):
     source = lazydata.lazy(kind, table, tmp_path)
     lazy, own = (bbl.bbl(FORMULA, data, "n", numeric=["u", "v"]) for data in (source, table))
@@ -113,7 +113,7 @@ def test_a_sample_of_the_rows_has_close_standard_errors(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("ridge", [0, 0.01, "cv", "firth"])
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_regressions_are_those_of_the_table(ridge, table, tmp_path):
     # the values of u are large, and a difference of 1e-9 in a slope is one of 1e-5 in a score
     source = lazydata.lazy("parquet", table, tmp_path)

@@ -76,6 +76,7 @@ def test_tuning_and_calibration_choose_what_they_choose_for_the_table(frame):
     assert calibration.temperature == pytest.approx(other.temperature, abs=1e-3)
 
 
+@pytest.mark.long
 def test_cross_validation_has_the_table_of_the_table(frame):
     tables = [
         cv.cvframe for cv in both(frame, bbl.crossVal, lambda_=[1e-2, 1e-1], shuffle=True, seed=2)

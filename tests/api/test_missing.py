@@ -527,6 +527,7 @@ class TestCrossValidation:
         )
         assert run.model.nobs() == 100
 
+    @pytest.mark.long
     @pytest.mark.parametrize("method", ["pseudo", "mf"])
     def test_tuning_and_calibration(self, method):
         data, w = frame()
@@ -756,6 +757,7 @@ class TestClassifier:
         numbers = BBLClassifier("pseudo", missing="drop").fit(X, np.arange(len(X)) % 3).predict(X)
         assert np.isnan(numbers).tolist() == (~whole).tolist()
 
+    @pytest.mark.long
     @pytest.mark.parametrize(
         ("method", "missing"),
         [

@@ -197,6 +197,7 @@ def test_greedy_learners_take_folds_and_keep_their_log():
         assert found.score_log == pytest.approx(run["scores_log"], abs=1e-12)
 
 
+@pytest.mark.long
 def test_weights_are_repeated_rows_for_every_learner(titanic):
     repeated = bbl.freq2raw(titanic, "Freq")
     new = titanic.drop(columns=["Survived", "Freq"])
@@ -545,6 +546,7 @@ def test_ten_thousand_levels_are_weighed_before_memory_is_taken(monkeypatch):
         networks.tan_cl("y", data.astype({"a": str, "b": str}))
 
 
+@pytest.mark.long
 def test_an_interrupt_stops_a_search():
     code = """
 import os, signal, threading

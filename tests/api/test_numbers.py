@@ -223,6 +223,7 @@ def test_normal_scores_make_predictions_invariant_to_monotone_changes(table):
     assert_allclose(one.predict(table)[["n", "s"]], other.predict(changed)[["n", "s"]], rtol=1e-9)
 
 
+@pytest.mark.long
 def test_saved_models_predict_the_same_bits(table, tmp_path):
     for options in ({}, {"transform": "normal"}, {"covariance": "shared"}):
         fit = numeric("y ~ (a + b + u + v)^2", table, **options)
@@ -806,6 +807,7 @@ def test_a_prior_count_adds_no_rank():
     assert_allclose(means[0][["s"]], means[1][["s"]], rtol=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["pseudo", "conditional"])
 def test_a_report_has_the_means_of_the_numbers(method, table, tmp_path):
     fit = bbl.bbl("y ~ u + a", table, numeric="u", method=method, verbose=0)

@@ -133,7 +133,7 @@ def test_intervals_have_about_the_same_number_of_rows(fit, table):
 
 
 @pytest.mark.parametrize("formula", ["y ~ u*v", "y ~ a*u"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_the_order_and_the_repetition_of_rows_do_not_matter(table, formula):
     numeric = [name for name in ("u", "v") if name in formula]
     counts = 1 + np.arange(len(table)) % 2

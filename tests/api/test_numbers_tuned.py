@@ -57,6 +57,7 @@ def test_the_chosen_options_have_the_least_out_of_fold_loss():
     assert "by cross-validation: covariance, transform, shrink" in str(fit)
 
 
+@pytest.mark.long
 def test_the_choice_follows_the_data():
     assert chosen(fitted(rows(400, ratio=4.0), covariance="cv"))["covariance"] == "group"
     small = [chosen(fitted(rows(40, seed=k), covariance="cv"))["covariance"] for k in range(12)]
@@ -65,6 +66,7 @@ def test_the_choice_follows_the_data():
     assert chosen(fitted(rows(400), shrink="cv"))["shrink"] < 1.0
 
 
+@pytest.mark.long
 def test_the_choice_does_not_depend_on_the_order_of_rows_or_on_repetition():
     data = rows(90, ratio=1.3)
     counts = np.arange(len(data)) % 3
@@ -75,6 +77,7 @@ def test_the_choice_does_not_depend_on_the_order_of_rows_or_on_repetition():
     assert_allclose(one.covariances(), other.covariances(), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_the_simplest_of_equal_settings_is_chosen():
     for seed in range(10):  # shrinking the variance of one predictor towards itself does nothing
         data = rows(40, seed=seed)

@@ -234,6 +234,7 @@ def test_chains_that_have_not_mixed_are_told():
     bbl.mcSample(stuck, nsteps=100, seed=1, verbose=0)
 
 
+@pytest.mark.long
 def test_short_runs_of_a_model_that_mixes_do_not_warn(fit):
     for seed in range(20):
         bbl.mcSample(fit, nsteps=40, draws=True, seed=seed, verbose=0)

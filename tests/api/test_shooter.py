@@ -56,6 +56,7 @@ def test_l1_and_group_are_one_for_two_levels_and_differ_for_more(table, titanic)
     assert (group.chosen[(0,)] != 0).all() and (each.chosen[(0,)] == 0).any()
 
 
+@pytest.mark.long
 def test_the_rules_choose_from_a_path(table):
     for rule, column in (("ebic", "ebic"), ("cv", "held_refit")):
         fit = bbl.shooter("y ~ .", table, order=2, lambda_=rule, refit=True, nfold=3)
@@ -128,6 +129,7 @@ def test_options_out_of_range_are_named(table, options, error, words):
         quick(table, **options)
 
 
+@pytest.mark.long
 def test_data_that_cannot_be_used_are_refused(table):
     with pytest.raises(FormulaError, match="interaction a:b"):
         bbl.shooter("y ~ a * b", table, order=1)

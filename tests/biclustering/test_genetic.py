@@ -76,7 +76,7 @@ def test_mean_of_highest_likelihood_is_the_best_of_all_means():
 
 
 @pytest.mark.parametrize("penalty", ["bic", "thesis"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_best_known_partitions_are_found(sets, penalty):
     key = {"bic": "pen1", "thesis": "pen0.5"}[penalty]
     for one in sets:

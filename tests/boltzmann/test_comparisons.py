@@ -74,6 +74,7 @@ def test_two_groups_have_one_p_value_whoever_is_compared(sizes):
         assert agree(one) and agree(other) and agree(between)
 
 
+@pytest.mark.long
 def test_p_values_and_limits_agree_for_any_groups():
     rng = np.random.default_rng(1)
     for _ in range(25):

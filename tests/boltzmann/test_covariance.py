@@ -168,6 +168,7 @@ def test_composite_likelihood_and_its_effective_parameters():
     assert fitted.clbic > fitted.claic
 
 
+@pytest.mark.long
 def test_bootstrap_agrees_with_the_sandwich():
     titanic = bbl.datasets.load_titanic()
     fit = bbl.bbl("Survived ~ Sex * Age", titanic, "Freq")

@@ -77,7 +77,7 @@ def parameters_of(train, pairs, tau):
 @pytest.mark.parametrize(
     ("formula", "pairs"), [("y ~ a*b*c - a:b:c", [(0, 1), (0, 2), (1, 2)]), ("y ~ a + b + c", [])]
 )
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_standard_errors_are_those_of_a_hessian_by_finite_differences(formula, pairs):
     frame, ridge, tau, K = make_frame(), 0.01, 0.5, 3
     fit = bbl.bbl(formula, frame, method="conditional", ridge=ridge, scale=tau, verbose=0)

@@ -105,6 +105,7 @@ def test_margins_that_share_no_predictor_with_dropped_terms_may_be_sparse():
     assert ratio_of(counts, [(0, 1), (2, 3)], [(2, 3)]).scope == (2, 3)
 
 
+@pytest.mark.long
 def test_the_verdict_does_not_depend_on_the_order_of_predictors_and_levels():
     rng = np.random.default_rng(2)
     verdicts = set()

@@ -205,6 +205,7 @@ def test_folds_choose_for_themselves(table):
     assert chosen.maxscore < everything.maxscore
 
 
+@pytest.mark.long
 def test_bootstrap_of_effects_chooses_anew(table):
     effects = fitted(table, "naive").avg_comparisons(
         variables="a", se="bootstrap", nboot=20, seed=1
@@ -301,6 +302,7 @@ def test_many_weak_predictors_none_of_them_relevant_are_still_used_together():
     assert len(fit.relevant()) == 60
 
 
+@pytest.mark.long
 def test_average_tells_what_its_members_use(table):
     noise = table.assign(
         **{

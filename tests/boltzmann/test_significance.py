@@ -380,6 +380,7 @@ def test_a_permutation_p_at_its_bound_is_named():
     assert (pairs.loc[~is_bound, "test"] == "permutation").all()
 
 
+@pytest.mark.long
 def test_interactions_of_eighty_levels_take_seconds_and_show_their_progress(monkeypatch):
     """They took 553 s of CPU without a bar, for a fit of 6,320 parameters whose tests are exact."""
     rng = np.random.default_rng(0)

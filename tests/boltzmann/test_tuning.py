@@ -90,6 +90,7 @@ def test_the_choice_is_that_of_exact_fits_of_every_setting_with_less_work(
     assert searched < share * sum(evaluations)
 
 
+@pytest.mark.long
 def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_choice(
     evaluations, monkeypatch
 ):
@@ -114,6 +115,7 @@ def test_levels_that_a_group_lacks_cost_no_evaluations_and_do_not_change_the_cho
         assert loss == pytest.approx(every[value], rel=0.02)
 
 
+@pytest.mark.long
 def test_what_is_told_is_what_was_tried():
     for frame in (species(n=200, m=6), noise()):
         told = tuned(frame).tuning
@@ -190,6 +192,7 @@ def test_a_later_variant_is_left_where_its_loss_rises_past_the_best_setting_befo
     assert min(k for v, k in tried if v == 1) == left_at
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rule", "n_tried"), [("cv", 5), ("cv-1se", len(GRID))])
 def test_other_variants_are_searched_near_the_best_setting_of_the_first(rule, n_tried, monkeypatch):
     grids, tune_one, frame = [], tuning._tune_one, species(n=200, m=6)
@@ -219,6 +222,7 @@ def test_other_variants_are_searched_near_the_best_setting_of_the_first(rule, n_
     assert best.loss[best.chosen] == min(each.loss[each.chosen] for each in (first, second))
 
 
+@pytest.mark.long
 def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choose_from():
     told = tuned(species(n=200, m=6), "cv-1se").tuning
     at = int(np.flatnonzero(told.values[np.argmin(told.loss)] == GRID)[0])
@@ -227,7 +231,7 @@ def test_the_simplest_within_a_standard_error_has_all_stronger_settings_to_choos
 
 
 @pytest.mark.parametrize("missing", ["raise", "marginal"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_tuning_does_not_depend_on_the_number_of_threads(missing):
     frame = species(n=200, m=6)
     if missing == "marginal":
@@ -257,6 +261,7 @@ def test_starts_lie_on_the_line_through_the_nearest_fits():
     np.testing.assert_array_equal(pseudo_path.extrapolate(warm_starts, 0.0), warm_starts[0.1])
 
 
+@pytest.mark.long
 def test_rows_are_prepared_once_for_all_settings_and_what_is_kept_changes_nothing(monkeypatch):
     counted = []
     prepared = solvers.prepare_problem

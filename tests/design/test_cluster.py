@@ -83,6 +83,7 @@ def read_part(frame, seen):
     return Source(tuple(frame.columns), read, "a part")
 
 
+@pytest.mark.long
 def test_each_part_is_read_once(client, tmp_path):
     frame, seen = make_frame(), tmp_path / "read.txt"
     frame.loc[7, "x2"] = None
@@ -128,6 +129,7 @@ def test_folds_of_large_data_are_dealt_part_by_part(client, monkeypatch):
     pd.testing.assert_frame_equal(*consecutive)
 
 
+@pytest.mark.long
 def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     monkeypatch.setattr(pseudo_nodes, "MIN_SHARE", 2)
@@ -139,6 +141,7 @@ def test_few_rows_are_fitted_by_nodes(client, monkeypatch):
     assert one.estimate.parameters.theta.tobytes() == other.estimate.parameters.theta.tobytes()
 
 
+@pytest.mark.long
 def test_few_rows_of_few_predictors_are_fitted_where_they_are_asked_for(client, monkeypatch):
     monkeypatch.setattr(pseudo_blocks, "MIN_SAMPLE", 5000)
     frame = make_frame(seed=4)

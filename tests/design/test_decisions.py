@@ -109,6 +109,7 @@ def test_every_verb_asks_for_names_where_groups_are_sorted(table, tmp_path):
             cv.evaluate(**named)
 
 
+@pytest.mark.long
 def test_every_verb_takes_numbers_in_the_declared_order(table, tmp_path):
     declared = table.assign(y=pd.Categorical(table["y"], ["sick", "healthy"]))
     for kind, fit in fits_of(declared).items():

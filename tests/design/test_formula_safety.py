@@ -247,6 +247,7 @@ def test_long_sums_of_pairs():
     assert len(terms.pairs) == len(pairs)
 
 
+@pytest.mark.long
 def test_random_text_raises_formula_errors_only():
     random.seed(1)
     pieces = [

@@ -434,6 +434,7 @@ def test_steps_are_those_of_nesterovs_method_on_explicit_columns(levels, pairs, 
     np.testing.assert_allclose(found, F @ A + b, atol=3e-6)
 
 
+@pytest.mark.long
 def test_shuffled_minibatches_come_close():
     (codes, y, w), layout = make_rows(3000), Layout(LEVELS)
     basis = make_basis(codes, w, layout, 0.5, 500)

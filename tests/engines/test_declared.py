@@ -141,6 +141,7 @@ class Noisy(Shrunken):
         ]
 
 
+@pytest.mark.long
 def test_a_posterior_has_sds_and_intervals_and_no_tests(data, monkeypatch):
     monkeypatch.setitem(ENGINES, "noisy", Noisy)
     fit = bbl.bbl("y ~ .^2", data, method="noisy", seed=3)

@@ -315,6 +315,7 @@ def test_standard_errors_of_probabilities_do_not_depend_on_reference_levels():
     np.testing.assert_allclose(one["se"], other["se"], atol=1e-8)
 
 
+@pytest.mark.long
 def test_the_option_travels(tmp_path):
     data = table(150).drop(columns="w")
     options = {"lambdah": 0.01, "gauge": "zero-sum", "verbose": 0}

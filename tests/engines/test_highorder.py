@@ -183,7 +183,7 @@ def test_refits_agree_where_they_should(fit, pcd, rows):
 
 
 @pytest.mark.parametrize("refit", ["pcd", "cd"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_a_sampled_refit_has_converged_where_its_mean_gradient_is_small(rows, refit):
     few = rows[list(rows.columns[:4])]
     fit = bbl.bbl("~ .", few, method="shbm", order=2, refit=refit, seed=3, verbose=0)

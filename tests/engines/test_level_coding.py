@@ -228,6 +228,7 @@ def test_features_of_rows_and_levels_agree(ordered):
         )
 
 
+@pytest.mark.long
 def test_cross_validation_chooses_slopes_where_there_are_slopes(tmp_path):
     data, new = table(300, m=2), table(5000, seed=9, m=2)
     fits = {
@@ -267,6 +268,7 @@ def test_repeats_folds_and_relevance_keep_the_order():
     np.testing.assert_allclose(h, h[0] * np.arange(1, 5), atol=1e-9)
 
 
+@pytest.mark.long
 def test_the_average_takes_the_declared_order():
     """`auto` takes the order that is declared, and is what it was where none is."""
     data = table(200)

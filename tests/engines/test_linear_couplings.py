@@ -228,6 +228,7 @@ def test_the_zero_sum_gauge_does_not_depend_on_the_direction_of_levels():
     )
 
 
+@pytest.mark.long
 def test_a_large_table_takes_less_than_a_second():
     rng = np.random.default_rng(0)
     z = rng.normal(size=(2800, 1))
@@ -280,6 +281,7 @@ def test_maximum_likelihood_equals_the_oracle(terms, options):
     assert fit.lkh == pytest.approx(value, abs=1e-9)
 
 
+@pytest.mark.long
 def test_covariance_of_maximum_likelihood():
     codes, weights = drawn(400)
     of = layout(PAIRS)
@@ -510,7 +512,7 @@ def test_a_density_can_be_sampled(method):
 
 
 @pytest.mark.parametrize("method", ["pseudo", "ml"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_effects_have_errors_of_the_delta_method(method):
     fit = bbl.bbl("y ~ .^2", table(400), method=method, ordered="linear", lambda_=0)
     delta = fit.avg_comparisons("a")
@@ -833,6 +835,7 @@ def test_the_null_model_has_no_scores():
     assert fit.n_parameters == 0
 
 
+@pytest.mark.long
 def test_estimators_and_steps_take_the_options():
     data = table(400)
     X = data.drop(columns="y")

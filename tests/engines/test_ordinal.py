@@ -558,7 +558,7 @@ def test_explanations_add_up(logits):
 
 
 @pytest.mark.parametrize("logits", LOGITS)
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_results_that_use_class_scores(logits, tmp_path, undrawn):
     data = drawn()
     fit = fitted(data, logits=logits)

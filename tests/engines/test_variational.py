@@ -197,7 +197,7 @@ def test_it_is_an_estimator(data):
 
 
 @pytest.mark.parametrize("likelihood", ["sampled", "pseudo"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_weights_are_repeated_rows_and_may_be_real(data, likelihood):
     X = data[["a", "b", "c"]].to_numpy()
     weights = np.random.default_rng(2).integers(1, 4, len(X))

@@ -417,6 +417,7 @@ def test_start_is_the_independent_model():
     np.testing.assert_allclose(theta[:, 0], expected, rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("precision", ["double", "mixed", "single"])
 def test_bits_do_not_depend_on_threads_or_order(precision):
     codes, weights, n_levels, mask, _ = example(
@@ -665,6 +666,7 @@ def test_what_few_rows_leave_undetermined_stays_small_without_a_penalty():
     assert np.abs(theta).max() < 200.0
 
 
+@pytest.mark.long
 def test_wide_problems_never_end_higher_than_they_began():
     """From far away, where all probabilities are 0 or 1, slopes in single precision mislead."""
     rng, m = np.random.default_rng(1), 520

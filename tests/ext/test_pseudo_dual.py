@@ -68,7 +68,7 @@ def solved(kind, lambda_, lambdah, precision="double", tolerance=1e-9, sites=Non
 @pytest.mark.parametrize("kind", ["equal", "mixed"])
 @pytest.mark.parametrize(("precision", "tolerance"), [("double", 1e-9), ("single", 2e-5)])
 @pytest.mark.parametrize("lambdah", [0.03, 1e-3])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_gradient_of_the_definition_vanishes(kind, precision, tolerance, lambdah):
     theta, reports = solved(kind, 0.03, lambdah, precision, tolerance)
     codes, weights = rows(kind)
@@ -183,6 +183,7 @@ def test_fits_do_not_depend_on_threads_or_shares():
     np.testing.assert_allclose(theta, fit.site_theta, atol=1e-4)  # other starts of the fields
 
 
+@pytest.mark.long
 def test_the_scale_of_weights_does_not_matter():
     codes, weights = rows("equal")
     layout = Layout(N_LEVELS["equal"])
@@ -193,6 +194,7 @@ def test_the_scale_of_weights_does_not_matter():
         np.testing.assert_allclose(scaled.site_theta[:, 1:], fit.site_theta[:, 1:], atol=5e-5)
 
 
+@pytest.mark.long
 def test_unfinished_fits_go_on_by_lbfgs(monkeypatch):
     codes, weights = rows("equal")
     sample, layout = Sample(codes, weights), Layout(N_LEVELS["equal"])

@@ -89,6 +89,7 @@ def test_unrelated_rows_keep_the_metric_of_each_predictor():
     assert found["n_eval"].max() < 12
 
 
+@pytest.mark.long
 def test_bits_do_not_depend_on_threads():
     own = problem(precision="single")
     known, _ = fitted(own, tolerance=1e-4, tasks=range(own.n_tasks))

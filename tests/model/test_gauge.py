@@ -114,7 +114,7 @@ def test_gradients_and_covariances_follow_the_matrix_of_the_map(layout):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:2], ids=str)
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_the_variance_of_products_of_scales_and_normals_is_that_of_draws(layout):
     rng, n = np.random.default_rng(6), 200_000
     mean, sd = rng.normal(size=layout.size), rng.uniform(0.2, 1.0, layout.size)

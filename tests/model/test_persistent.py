@@ -388,6 +388,7 @@ def test_sds_and_strengths_are_those_of_draws_from_the_approximation():
     )
 
 
+@pytest.mark.long
 def test_without_a_prior_the_optimum_has_the_sds_and_moments_of_equation_10():
     layout = Layout([2, 3, 2])
     sample, draws = rows(layout, 200), np.random.default_rng(13).standard_normal((4000, 16))

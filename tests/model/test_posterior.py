@@ -219,6 +219,7 @@ def test_samplers_reach_the_exact_posterior_of_four_spins(shared, sampler, seed)
     )
 
 
+@pytest.mark.long
 def test_rows_by_gibbs_sweeps_from_the_data_reach_it_too(shared):
     sample, layout, truth = toy_a(shared)
     problem = Problem(sample, layout, 1.0)
@@ -229,6 +230,7 @@ def test_rows_by_gibbs_sweeps_from_the_data_reach_it_too(shared):
     np.testing.assert_allclose(draws.std(axis=(0, 1)), truth["exact_sd"], atol=0.03)
 
 
+@pytest.mark.long
 def test_the_pseudo_posterior_has_its_own_row_and_the_adjusted_one_the_exact_spread(shared):
     sample, layout, truth = toy_a(shared)
     problem = Problem(sample, layout, 1.0, pseudo=True, enumerate=False)

@@ -39,7 +39,7 @@ def rows_of(rng, kind):
 
 
 @pytest.mark.parametrize("kind", ["free", "separated", "nearly separated"])
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_what_curvature_proves_finite_newtons_method_finds_finite(kind):
     """Every verdict of `prove_near_optimum` is that of Newton's method, which it stands in for."""
     rng, seen = np.random.default_rng(len(kind)), Counter()

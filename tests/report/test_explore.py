@@ -521,6 +521,7 @@ def test_large_models_limit_the_number_of_unknown_predictors(browser, tmp_path):
     assert browser.run(f"{shown}.length") == 1
 
 
+@pytest.mark.long
 @needs_browser
 def test_interactions_have_a_threshold_and_tables_are_sorted_and_searched(
     browser,  # noqa: F811
@@ -565,6 +566,7 @@ def test_interactions_have_a_threshold_and_tables_are_sorted_and_searched(
     assert "interactions-graph" not in path.read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 @needs_browser
 def test_couplings_have_estimates_intervals_and_tests(browser, tmp_path):  # noqa: F811
     model = MODELS["two groups, all pairs"]()
@@ -607,7 +609,7 @@ def test_couplings_have_estimates_intervals_and_tests(browser, tmp_path):  # noq
 
 @needs_browser
 @pytest.mark.parametrize("name", ["tree", "averaged networks"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_arcs_of_networks_have_a_heat_map(browser, tmp_path, name):  # noqa: F811
     model = MODELS[name]()
     path = tmp_path / "report.html"

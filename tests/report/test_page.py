@@ -200,6 +200,7 @@ def test_tests_of_fields_say_at_which_levels_they_hold(pages):
     assert "reference levels" not in pages["shooter"].read_text(encoding="utf-8")
 
 
+@pytest.mark.long
 def test_a_report_has_a_bar_in_whole_numbers(titanic, tmp_path, monkeypatch, undrawn):
     import sys
     from io import StringIO
@@ -292,6 +293,7 @@ def section(fit, heading, folder):
     return html.unescape(re.sub("<[^>]*>", "  ", part))
 
 
+@pytest.mark.long
 def test_the_zeros_of_a_reference_group_are_no_interactions(titanic, tmp_path, undrawn):
     fit = bbl.bbl("Survived ~ Class + Sex * Age", titanic, "Freq", "conditional", ridge=0)
     text = section(fit, "Interactions", tmp_path)

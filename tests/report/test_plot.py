@@ -137,6 +137,7 @@ class TestParameters:
             with pytest.raises(OptionError, match=words):
                 plot_parameters(LABELS, Parameters(LAYOUT, THETA), groups=groups)
 
+    @pytest.mark.long
     def test_many_groups(self):
         """The genetic code: 21 groups, so fields are a map and the maps a grid."""
         axes = plot_parameters(*large([4, 4, 4], 21))

@@ -166,7 +166,7 @@ def overlapping(figure):
 
 @pytest.mark.parametrize("kind", ["parameters", "network", "logo", "calibration", "configurations"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.thinned(5)
+@pytest.mark.long
 def test_texts_of_a_figure_lie_apart_and_inside_it(kind, shape):
     labels = SHAPES[shape]
     axes = figure_of(kind, labels)

@@ -91,6 +91,7 @@ def boxes(ax):
 
 
 class TestIntervals:
+    @pytest.mark.long
     def test_bars_bear_them(self, titanic):
         axes = titanic.plot(intervals=True)
         drawn(axes)
@@ -441,6 +442,7 @@ def test_a_plot_of_many_coefficients_shows_those_that_are_farthest_from_zero():
     plt.close(ax.figure)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("top", "expected"), [(2, ["2 of 3 effects", "24 of 30 groups"]), (9, ["24 of 30 groups"])]
 )

@@ -147,6 +147,7 @@ def test_tables(summary):
     assert summary.tables["fit"].loc["Observations", "value"] == 2201
 
 
+@pytest.mark.long
 def test_many_predictors():
     rng = np.random.default_rng(2)
     m = 784

@@ -204,6 +204,7 @@ def test_to_frame_keeps_levels_that_compare_equal_apart():
     assert [type(x) for x in frame["level"][:2]] == [int, bool]
 
 
+@pytest.mark.long
 def test_to_frame_of_images_is_quick():
     """Ten groups of 784 binary pixels and all their pairs: 3 million rows."""
     layout = Layout(np.full(784, 2))

@@ -63,6 +63,7 @@ def fits():
     return {kind: make(kind) for kind in KINDS}
 
 
+@pytest.mark.long
 def test_fitted_values_are_the_means_of_blocks(fits):
     fit, X = fits["prototype"], matrix()
     table = fit.fitted()

@@ -259,7 +259,7 @@ def same(one, other, what):
     "ignore::bbl.errors.ConvergenceWarning", "ignore::bbl.errors.DataWarning"
 )
 @pytest.mark.parametrize("name", ALL_FITS)
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_a_loaded_model_is_the_saved_one(name, tmp_path):
     fit = FITS[name](tmp_path)
     live = questions(fit, tmp_path)

@@ -107,6 +107,7 @@ def test_each_remedy_lowers_the_loss_below_that_of_the_shares(tuned, example, re
     assert "Log-loss: 0.4" in str(fit) and WORSE not in str(fit) + str(fit.summary())
 
 
+@pytest.mark.long
 def test_a_file_keeps_what_is_said(tuned, example, tmp_path):
     fit = tuned[0]
     fit.save(tmp_path / "m.bbl")
@@ -138,6 +139,7 @@ def test_an_untuned_fit_is_judged_on_all_of_its_rows_whether_complete_or_not(exa
 
 
 # a level that it lacks
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:In fold 3:bbl.errors.ConvergenceWarning")
 def test_a_cross_validation_and_its_model_say_it(example):
     data, options = example

@@ -116,7 +116,7 @@ def test_a_figure_goes_into_the_callers_axes(fit):
 
 
 @pytest.mark.parametrize("kind", ["trace", "rank"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_names_above_panels_stay_apart_and_on_the_figure(kind):
     names = [
         f"${'a long name of one predictor and one level'[: 40 + k]}$ number {k:02d}"
@@ -157,6 +157,7 @@ def test_draws_are_handed_to_arviz_where_it_is(fit, monkeypatch):
         fit.posterior.to_arviz()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:")  # ArviZ's own, of what it will change
 def test_arviz_has_the_draws(fit):
     pytest.importorskip("arviz")

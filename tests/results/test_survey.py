@@ -509,7 +509,7 @@ def test_messages_count_rows_and_not_weights():
         ("pseudo", {"prior_count": 1.0}),
     ],
 )
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_the_scale_of_sampling_weights_does_not_matter(method, options):
     few = DATA[DATA["psu"] % 3 == 0]  # each cluster is a refit of the jackknife
     for kind, data in (({}, DATA), ({"type": "JKn"}, few)):

@@ -61,6 +61,7 @@ def grouped(sample, seed=3):
     )
 
 
+@pytest.mark.long
 def test_sums_and_blocks_are_those_of_the_rows(client):
     sample = grouped(make_rows(n=4000, weighted=True))
     rows = on_cluster(client, sample)

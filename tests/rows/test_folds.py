@@ -82,6 +82,7 @@ def test_shuffled_folds_of_rows_are_a_cut_of_their_random_order():
         np.testing.assert_array_equal(np.flatnonzero(held), np.sort(rows))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "few", [0, 3, 10**4], ids=["thinned", "thinned, then one by one", "one by one"]
 )

@@ -81,6 +81,7 @@ def test_it_is_bicluster(board):
     assert clone(model).get_params() == model.get_params()
 
 
+@pytest.mark.long
 def test_numbers_of_clusters_may_be_chosen(board):
     data, _ = board
     model = PrototypeBiclustering(None, n_init=3, random_state=0).fit(data)

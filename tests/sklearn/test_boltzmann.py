@@ -523,6 +523,7 @@ class TestTools:
         assert list(pipe[-1].feature_names_in_) == ["Class", "Sex", "Age"]
         assert np.array_equal(pipe.predict_proba(X), plain.predict_proba(X))
 
+    @pytest.mark.long
     def test_grid_search_with_routed_weights(self, titanic):
         X, y = titanic.drop(columns=["Survived", "Freq"]), titanic["Survived"]
         groups = np.arange(len(y)) % 4

@@ -67,6 +67,7 @@ def test_the_working_set_is_found_from_anywhere_and_by_rows_as_from_the_hessian(
         )
 
 
+@pytest.mark.long
 def test_a_term_of_many_levels_is_the_same_by_rows_as_from_the_hessian(monkeypatch):
     rng = np.random.default_rng(3)
     codes = np.column_stack(
@@ -225,6 +226,7 @@ def test_refits_are_judged_where_a_fold_has_the_only_row_of_a_class(monkeypatch)
     assert np.isfinite(found.path[0].held_out_loss[1])
 
 
+@pytest.mark.long
 def test_a_refit_chosen_by_folds_is_that_of_the_chosen_terms():
     codes, rng = signs(600, 8, 1), np.random.default_rng(2)
     y = (
@@ -241,6 +243,7 @@ def test_a_refit_chosen_by_folds_is_that_of_the_chosen_terms():
     )
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shared")
 def test_the_three_way_term_of_the_toy_with_three_levels_is_found(shared):
     folder = shared / "data" / "highorder"

@@ -75,6 +75,7 @@ def test_order_one_equals_scikit_learn(group):
     assert np.allclose(stage.intercept, theirs.intercept_, atol=1e-6)
 
 
+@pytest.mark.long
 def test_repeated_rows_are_weights_and_order_is_nothing_to_the_last_bit():
     levels = (2, 3, 2, 2)
     codes, y, w = table(levels, 3)

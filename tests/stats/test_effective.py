@@ -89,7 +89,7 @@ def size_of_single_rows(L, n):
 
 @pytest.mark.parametrize(("L", "n", "copies"), [(2, 300, 10), (3, 300, 10), (4, 300, 10)])
 @pytest.mark.parametrize("scale", [1.0, 1e-5, 1e5])
-@pytest.mark.thinned(4)  # each number of levels and each scale once
+@pytest.mark.long
 def test_the_size_is_that_of_the_rows_before_they_were_copied(L, n, copies, scale):
     # the mutual information of single rows varies too: what they have themselves is the truth
     rows, alone = size_of_single_rows(L, n)

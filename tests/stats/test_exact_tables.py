@@ -40,6 +40,7 @@ def slow_p(table):
     )
 
 
+@pytest.mark.long
 def test_p_is_the_sum_over_all_tables():
     rng = np.random.default_rng(0)
     for _ in range(40):

@@ -84,7 +84,7 @@ def test_binning_of_many_numbers_changes_next_to_nothing():
 @pytest.mark.parametrize(
     ("values", "p"), [((0.0, 0.1, 1.0), (0.6, 0.35, 0.05)), ((0.0, 0.5, 0.6), (0.9, 0.05, 0.05))]
 )
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_limits_of_a_bounded_mean_cover_by_enumeration(values, p):
     n, covered = 12, 0.0
     mean = float(np.dot(values, p))

@@ -228,6 +228,7 @@ def test_covariances_are_the_inverse_information(kind, request):
             assert part.shape == (np.prod([model.L[i] - 1 for i in scope]),) * 2
 
 
+@pytest.mark.long
 def test_influences_are_derivatives_of_the_fit_by_the_weights():
     for seed in range(30):
         model = Model(seed)
@@ -302,6 +303,7 @@ def test_independent_predictors_are_naive_bayes():
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["states", "tree"])
 def test_weights_are_rows_and_order_does_not_matter_to_the_bit(kind, request):
     if kind == "tree":

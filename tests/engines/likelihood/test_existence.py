@@ -57,6 +57,7 @@ def test_habermans_table_has_no_zero_margin_and_no_maximum():
     np.testing.assert_allclose(p * counts.sum(), counts, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "block", [0, *(pytest.param(k, marks=pytest.mark.long) for k in range(1, 5))]
 )

@@ -65,6 +65,7 @@ def test_a_lattice_is_as_wide_as_its_short_side():
         )
 
 
+@pytest.mark.long
 def test_a_table_of_2_to_the_40_cells_is_fitted_on_its_tree_and_never_listed():
     data = binary(40, 300)
     formula = "~ " + " + ".join(f"{a}*{b}" for a, b in pairwise(data.columns))

@@ -583,6 +583,7 @@ def few_products(monkeypatch):
     return made
 
 
+@pytest.mark.long
 def test_errors_of_products_are_below_those_of_linear_methods(few_products, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["shooter", "--out", str(tmp_path)])
     products.main()

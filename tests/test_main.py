@@ -168,6 +168,7 @@ def test_tables_come_through_standard_input(titanic, tmp_path, run, monkeypatch)
     assert run("predict", model, "-")[1] == from_file
 
 
+@pytest.mark.long
 def test_the_penalty_is_chosen_inside_the_fit(titanic, tmp_path, run):
     model = tmp_path / "model.bbl"
     data = bbl.datasets.load_titanic().astype(
@@ -671,6 +672,7 @@ def test_levels_are_in_the_order_that_is_given(survey, run, tmp_path):
     assert status == 1 and "column 'mood' has the level 'often', which is not in --levels" in err
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("default")
 def test_a_forgotten_marker_of_missing_values_is_named(survey, run, tmp_path):
     model = tmp_path / "m.bbl"

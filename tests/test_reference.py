@@ -237,6 +237,7 @@ def test_oracle_is_the_stored_optimum(name, shared):
     assert lkh == pytest.approx(exact["lkh_r"], rel=1e-13)
 
 
+@pytest.mark.long
 def test_oracle_scores_like_proc(shared):
     """AUC, DeLong's interval and folds of every stored cross-validation whose pooled predictions
     are stored.

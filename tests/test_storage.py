@@ -483,6 +483,7 @@ def test_pickle_is_never_reached(path, monkeypatch):
     assert not re.search(r"pickle|marshal|eval\(|exec\(|np\.load|__import__", source)
 
 
+@pytest.mark.long
 def test_random_damage_raises_nothing_else(path, small):
     rng = np.random.default_rng(1)
     for _ in range(2000):

@@ -123,6 +123,7 @@ def test_large_models_are_left_out_and_named(monkeypatch, tmp_path):
     assert repr(bbl.load(tmp_path / "fit.bbl")) == repr(fit)
 
 
+@pytest.mark.long
 def test_fewer_folds_are_used_for_large_tables(data, auto, monkeypatch):
     monkeypatch.setattr(averaging, "MANY_CELLS", 1000)
     fit = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
@@ -132,6 +133,7 @@ def test_fewer_folds_are_used_for_large_tables(data, auto, monkeypatch):
     assert "Left out" not in repr(fit)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("sure", "taken"), [(0.9, 1.0), (0.99, 0.1)])
 def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypatch):
     # in groups so small one observation more is much

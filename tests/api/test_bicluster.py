@@ -193,6 +193,7 @@ def test_results_depend_on_the_seed_alone(method, options):
     assert method == "prototype" or not np.array_equal(one.history, run(seed=5).history)
 
 
+@pytest.mark.long
 def test_groups_are_chosen_by_the_criterion():
     fit = bbl.bicluster(None, noisy(3), max_groups=5, n_init=5)
     assert fit.groups == (2, 3)

@@ -104,6 +104,7 @@ def test_weights_are_repeated_rows_in_every_number(titanic, method, options, tol
         np.testing.assert_allclose(one.bse, other.bse, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_results_are_the_same_bits_for_any_n_jobs():
     data = random_frame(3000, (2, 3, 4, 4, 3, 4, 2, 4, 4, 4))
     for method in ("pseudo", "mf"):
@@ -204,6 +205,7 @@ def test_warning_names_group_predictor_and_level():
 
 
 # groups that do not differ
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 def test_what_happens_in_many_places_is_one_line():
     rng = np.random.default_rng(1)
@@ -277,6 +279,7 @@ def test_tuning_inside_the_fit(titanic):
         bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="best")
 
 
+@pytest.mark.long
 def test_sampled_log_z_is_near_the_exact_one(titanic):
     exact = bbl.bbl("Survived ~ .^2", titanic, "Freq", log_z="exact")
     sampled = bbl.bbl("Survived ~ .^2", titanic, "Freq", log_z="ais")

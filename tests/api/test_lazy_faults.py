@@ -126,6 +126,7 @@ def test_a_disk_that_takes_no_more_is_told_in_words_and_nothing_is_left_on_it(ch
     )
 
 
+@pytest.mark.long
 def test_control_c_in_the_second_pass_and_in_a_round_stops_and_leaves_no_file(child):
     lines, _, status = child
     assert lines[:4] == ["now\n", '["KeyboardInterrupt", []]\n'] * 2

@@ -703,6 +703,7 @@ def test_conditional_couplings_are_log_odds_ratios_given_the_numbers(table):
     assert_allclose(averaged[:2], fit.coef().J[group]["a", "b"].to_numpy().ravel(), atol=1e-12)
 
 
+@pytest.mark.long
 def test_intervals_of_effects_are_effects_of_moved_coefficients(table):
     """By hand for one number in two groups; weights are repeated rows, and shared covariances are
     one block.

@@ -105,6 +105,7 @@ def test_the_location_model_is_chosen_among_sixteen(table):
     assert len(chosen) > 1
 
 
+@pytest.mark.long
 def test_cuts_of_folds_do_not_see_held_out_rows(table, monkeypatch):
     seen = []
     original = NumberIntervals.of_rows.__func__
@@ -146,7 +147,7 @@ def test_the_order_and_the_repetition_of_rows_do_not_matter(table, formula):
 
 @pytest.mark.parametrize("store_data", [True, False])
 @pytest.mark.parametrize("formula", ["y ~ u + v", "y ~ a*u + b"])
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_saved_averages_predict_the_same_bits(table, tmp_path, store_data, formula):
     numeric = [name for name in ("u", "v") if name in formula]
     fit = auto(formula, table, numeric=numeric)

@@ -141,6 +141,7 @@ def test_data_that_cannot_be_used_are_refused(table):
         bbl.shooter("y ~ .", wide.assign(y=wide["x0"]), screen="all", order=2, novarOk=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_predictors", [1, 2])
 def test_an_order_above_the_number_of_predictors_is_that_number(table, n_predictors):
     few = table[["y", *table.columns.drop("y")[:n_predictors]]]

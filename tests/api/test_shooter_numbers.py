@@ -74,6 +74,7 @@ def test_coefficients_give_the_log_odds_of_categories_and_numbers(table):
     np.testing.assert_allclose(np.log(p / (1 - p)), link, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.long
 def test_standardised_predictions_do_not_depend_on_units(table):
     options = {"order": 2, "lambda_": 5, "numeric": True, "standardise": True, "verbose": 0}
     other = table[NAMES] * 1000.0 + 7.0
@@ -103,6 +104,7 @@ def test_three_groups_satisfy_the_optimality_conditions(table):
     assert fit.score(data) > 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("store_data", [False, True])
 def test_file_has_numbers_and_categories(table, tmp_path, store_data):
     fit = bbl.shooter(

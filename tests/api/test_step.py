@@ -41,7 +41,7 @@ def term_names(step):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_paths_are_those_of_r(shared, case):
     path = shared / "reference" / "loglin" / f"step_{case}.json"
     if not path.is_file():

@@ -197,7 +197,7 @@ def test_tables_of_given_weights_agree_with_r(name):
 
 
 @pytest.mark.parametrize("name", bncases.cases("awnb"))
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_weights_by_trees_agree_with_r(name):
     data, stored = bncases.data(name), bncases.case(f"{name}_awnb")
     for run in stored["seeded_runs"]:

@@ -87,6 +87,7 @@ def equal_edges(seed):
     return pd.DataFrame(columns).assign(y=y.astype(str), n=1 + rng.integers(0, 3, 60))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["loglik", "aic", "bic"])
 def test_of_equal_edges_the_first_pairs_are_taken(score):
     for seed in range(20):
@@ -101,6 +102,7 @@ def test_of_equal_edges_the_first_pairs_are_taken(score):
             assert score != "loglik" or len(edges) == 3
 
 
+@pytest.mark.long
 def test_information_orders_equal_features_by_column():
     for seed in range(20):
         data = equal_edges(seed)

@@ -112,6 +112,7 @@ def test_posterior_is_that_of_the_enumeration(shared, variant, sigma, known):
     assert 0.5 * np.abs(got - expected).sum() <= 0.02
 
 
+@pytest.mark.long
 def test_similarities_are_those_of_the_enumeration(shared):
     data = load(shared, "rated_toy_I6_J5")
     draws = [sample(cells_of(data["Y"]), seed, OPTIONS, np.array(data["w"])) for seed in range(4)]

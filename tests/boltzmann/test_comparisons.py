@@ -186,14 +186,14 @@ def test_couplings_have_a_normal_shift_only_with_enough_information_on_both_side
 @pytest.mark.long
 @pytest.mark.parametrize("q", [(0.25, -1.8), (0.1, -1.3)])
 def test_negative_couplings_of_three_groups_hold_the_level(q):
-    """600 samples; with a normal distribution 6.6 % of p-values are below .05, and .4 % below
+    """400 samples; with a normal distribution 6.6 % of p-values are below .05, and .4 % below
     .001.
     """
     share, coupling = q
     field, rng = np.log(share / (1 - share)), np.random.default_rng(5)
     p = np.exp([0.0, field, field, 2 * field + coupling])
     n, values = 600 if share > 0.2 else 2500, []
-    for _ in range(600):
+    for _ in range(400):
         groups, pooled = pairs_of(rng.multinomial(n, p / p.sum(), 3).astype(float))
         values += [found.p[2] for found in compare_pooled(groups, pooled)]
     values = np.array(values)[~np.isnan(values)]
@@ -232,7 +232,7 @@ def test_a_rare_level_of_a_small_group_is_not_found_significant_in_the_large_one
 
 @pytest.mark.long
 def test_levels_hold_for_any_mix_of_groups():
-    """500 samples of random cells: groups of 25 to 3,000, levels of 3 % and more; Monte-Carlo
+    """300 samples of random cells: groups of 25 to 3,000, levels of 3 % and more; Monte-Carlo
     errors are clustered.
     """
     rng = np.random.default_rng(4)
@@ -240,7 +240,7 @@ def test_levels_hold_for_any_mix_of_groups():
         K, L = rng.integers(2, 5), rng.integers(2, 6)
         sizes = np.exp(rng.uniform(np.log(25), np.log(3000), K)).astype(int)
         q = 0.03 + (1 - 0.03 * L) * rng.dirichlet(np.full(L, 1.5))
-        at_5, at_01, joint, held = level(sizes, q, 500, rng, spread=0.5 * (cell % 2))
+        at_5, at_01, joint, held = level(sizes, q, 300, rng, spread=0.5 * (cell % 2))
         if cell % 2:
             assert held > 0.93, (sizes, q)
         else:

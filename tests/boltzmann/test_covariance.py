@@ -67,6 +67,7 @@ def test_influence_is_the_derivative_of_the_estimate():
         np.testing.assert_allclose(influence[k], derivative, atol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("levels", [[2, 3, 3], [2, 2, 2, 2], [6, 5, 4]])
 def test_scores_and_hessians_are_sums_over_rows(levels):
     """Few ones in the design are counted one by one, many go through matrix products: both are the
@@ -231,6 +232,7 @@ def test_inference_says_why_it_cannot():
         bbl.bbl("Survived ~ .^2", titanic, "Freq", symmetrize=False).inference()
 
 
+@pytest.mark.long
 def test_annealed_log_z_against_enumeration():
     rng, z = np.random.default_rng(6), []
     for seed in range(20):

@@ -48,7 +48,7 @@ def fitted(rows, n_levels, pairs):
     ("n_levels", "n"),
     [((2, 2, 2, 2), 400), ((3, 2, 4, 2), 500), ((2, 3, 2, 2), 9), ((3, 3, 3, 3), 25)],
 )
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_all_graphs_of_four_against_fits(n_levels, n):
     rows = draw(n_levels, n, 1)
     scores = all_scores(rows, n_levels)
@@ -78,7 +78,7 @@ def test_graphs_of_more_against_fits(m, n, n_checked):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("k", "n_best"), [(2.0, 1), (6.0, 1), (6.0, 700)])
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_graphs_that_are_not_fitted_have_no_weight_and_are_none_of_the_best(seed, k, n_best):
     rows = draw((2, 3, 2, 3, 2), 300, seed, 0.7)
     every, few = all_scores(rows, (2, 3, 2, 3, 2), k), all_scores(rows, (2, 3, 2, 3, 2), k, n_best)

@@ -64,6 +64,7 @@ def test_a_fit_without_a_response_is_compared_with_all_of_its_predictors(method)
     assert bbl.bbl("~ a*b + b*c + c*d + a*d", data, method=method, verbose=0).nobs() == 200
 
 
+@pytest.mark.long
 def test_the_remedies_that_are_named_are_remedies(biased):
     new = block(1000, 2)
     fits = [
@@ -147,6 +148,7 @@ def draw(rng, n, m, L, K):
     return (skewed * L).astype(int), np.append(rng.integers(0, K, n - K), np.arange(K))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("n", "m", "L", "K"), [(30, 4, 2, 2), (60, 10, 3, 3), (200, 6, 20, 2), (1000, 5, 4, 4)]
 )

@@ -191,6 +191,7 @@ def test_nothing_is_relevant_in_noise():
         )
 
 
+@pytest.mark.long
 def test_folds_choose_for_themselves(table):
     noise = table.assign(
         **{

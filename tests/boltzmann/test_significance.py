@@ -203,6 +203,7 @@ def test_more_predictors_than_rows_bear_no_test():
     assert set(pairs["test"]) <= {Kind.FEW.text, ABSENT}
 
 
+@pytest.mark.long
 def test_weights_are_repeated_rows_in_every_test():
     rng = np.random.default_rng(5)
     data = (

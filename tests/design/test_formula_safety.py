@@ -229,6 +229,7 @@ def test_long_formulas_end_soon(text, limit):
     assert seconds(f"y ~ {text}", ["y", *"ab", *map(str, range(400))]) < limit
 
 
+@pytest.mark.long
 def test_length_and_depth_are_bounded():
     with pytest.raises(FormulaError, match="100,001 characters"):
         parse("y ~ a" + "+a" * 49_998, COLUMNS)

@@ -90,6 +90,7 @@ def test_corrupt_terms(terms):
         Design.from_dict(design.to_dict() | {"terms": terms})
 
 
+@pytest.mark.long
 def test_a_model_of_too_many_terms_is_refused_before_they_are_listed():
     frame = {"y": [0, 1], **{f"v{i}": [0, 1] for i in range(784)}}
     with pytest.raises(

@@ -284,6 +284,7 @@ def test_a_predictor_of_one_level_and_a_group_absent_from_a_fold():
     assert len(cv.cvframe) == 2 and np.isfinite(cv.cvframe["score"]).all()
 
 
+@pytest.mark.long
 def test_of_noise_it_says_nothing():
     rng = np.random.default_rng(5)
     said = 0

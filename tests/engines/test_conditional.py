@@ -585,6 +585,7 @@ def test_bounded_scores_keep_absent_groups_finite():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [

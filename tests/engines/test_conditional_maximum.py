@@ -350,7 +350,7 @@ def test_a_separated_level_counts_under_a_design_too():
 @pytest.mark.parametrize("has_design", [False, True])
 def test_true_hypotheses_about_rare_levels_are_rejected_at_their_level(has_design):
     rng = np.random.default_rng(7)
-    n_samples = 1000
+    n_samples = 600
     options = {"design": bbl.survey("s", cluster="psu")} if has_design else {}
     rejected = 0
     for _ in range(n_samples):

@@ -380,6 +380,7 @@ def test_the_best_logits_are_chosen_by_cross_validation():
     assert fitted(drawn(K=2), logits="cv", ridge="cv").engine.logits == "nominal"
 
 
+@pytest.mark.long
 def test_cross_validation_without_a_penalty_and_fold_by_fold(monkeypatch):
     data = drawn(200)
     for logits in LOGITS:

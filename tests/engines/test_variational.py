@@ -188,6 +188,7 @@ def test_a_small_scale_draws_couplings_to_zero(data):
     assert narrow.sd_h[2].shape == narrow.h[2].shape
 
 
+@pytest.mark.long
 def test_it_is_an_estimator(data):
     sklearn = pytest.importorskip("bbl.sklearn")
     model = sklearn.BBLClassifier("pvi", options=QUICK).fit(data[["a", "b", "c"]], data["y"])
@@ -237,6 +238,7 @@ def test_constant_predictors_and_levels_that_do_not_occur_are_finite():
     assert alone.J == {} and np.isfinite(alone.sd_h[0]).all()
 
 
+@pytest.mark.long
 def test_groups_without_interactions_and_few_rows(data):
     fit = bbl.bbl("y ~ a + b + c", data.iloc[:6], method="pvi", novarOk=True, **QUICK)
     assert fit.inference().table()["se"].gt(0).all() and fit.interactions().empty

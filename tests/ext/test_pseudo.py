@@ -183,7 +183,7 @@ def test_single_precision_reaches_its_gradient_norm(width, n, m, most):
 
 
 @pytest.mark.parametrize("width", widths())
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_single_precision_keeps_its_digits_over_many_rows(width):
     """A million rows are more than a sum of 24 bits can count one by one."""
     rng = np.random.default_rng(0)
@@ -233,7 +233,7 @@ def test_gradient_is_the_finite_difference(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_optimum_is_scipys(seed):
     codes, weights, n_levels, mask, _ = example(seed, n=150, m=4, most=4)
     start, _ = design(n_levels)
@@ -340,6 +340,7 @@ def test_mixed_precision_from_a_point_with_few_steps_and_without_any():
     np.testing.assert_allclose(again, best, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.long
 def test_more_than_forty_levels():
     rng = np.random.default_rng(3)
     codes = np.column_stack(
@@ -607,7 +608,7 @@ def test_memory_estimate_covers_the_problem():
     ("m", "levels", "n", "times"),
     [(520, 2, 600, 3), (520, 2, 200, 2), (172, 4, 1040, 2), (172, 4, 600, 1.5)],
 )
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_wide_problems_take_fewer_gradients_with_the_covariance(m, levels, n, times, monkeypatch):
     rng = np.random.default_rng(0)
     factors = rng.normal(size=(n, 5))
@@ -683,7 +684,7 @@ def test_wide_problems_never_end_higher_than_they_began():
 
 @pytest.mark.parametrize(("m", "levels", "absent"), [(520, 2, 0.0), (270, 3, 0.0), (520, 2, 0.9)])
 @pytest.mark.parametrize("width", widths())
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_rows_and_columns_of_wide_problems_change_places_and_the_gradient_stays(
     width, m, levels, absent, monkeypatch
 ):

@@ -87,6 +87,7 @@ def test_gradient_of_the_definition_vanishes(kind, precision, tolerance, lambdah
         assert not own[:, 1 + part - len(own) : 1 + part].any()  # no couplings with itself
 
 
+@pytest.mark.long
 def test_free_fields_converge():
     """Without a penalty on fields, a proximal term that moves with them takes its place."""
     codes, weights = rows("equal")
@@ -108,6 +109,7 @@ def test_free_fields_converge():
     assert max(norms) <= 1.0001e-6
 
 
+@pytest.mark.long
 def test_fits_with_diverging_fields_are_left_to_another_solver():
     theta, reports = solved("equal", 0.03, 0.0, tolerance=1e-9)
     assert (reports.status == STUCK).all()

@@ -46,7 +46,7 @@ def fitted(own, lambda_=0.01, tolerance=1e-7, tasks=(0,), **more):
 @pytest.mark.parametrize(
     ("precision", "tolerance"), [("double", 1e-8), ("mixed", 1e-8), ("single", 1e-4)]
 )
-@pytest.mark.thinned(10)
+@pytest.mark.long
 def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     weights = np.random.default_rng(1).integers(1, 4, N).astype(float)
     own = problem(width, precision, weights)
@@ -64,6 +64,7 @@ def test_gradient_of_the_definition_vanishes(width, precision, tolerance):
     np.testing.assert_allclose(found["value"][sites], value[sites], **bound)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lambda_", "times"), [(0.1, 1.0), (0.01, 1.5), pytest.param(1e-4, 1.0, marks=pytest.mark.long)]
 )

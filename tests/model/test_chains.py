@@ -57,6 +57,7 @@ def width(request, monkeypatch):
 
 
 # -- the distribution ------------------------------------------------------------------------------
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_million_draws_pass_the_chi_square_test(seed):
     layout, theta, h, J = random_model([3] * 5, 11)
@@ -106,6 +107,7 @@ def test_kernel_choice_follows_the_number_of_levels():
     assert Chains(*random_model([21] * 30, 1)[2:], [21] * 30, 1, 1).by_levels
 
 
+@pytest.mark.long
 def test_many_predictors_keep_their_means(width):
     """Independent predictors have known level frequencies, whatever their number and place in the
     blocks.

@@ -365,6 +365,7 @@ def test_normal_priors_give_the_optimum_that_another_program_found(shared, file,
         assert_allclose(fit.sd, stored["ref_mfvi_sd"], rtol=0.04)
 
 
+@pytest.mark.long
 def test_sds_and_strengths_are_those_of_draws_from_the_approximation():
     layout, rng = Layout([2, 3, 3]), np.random.default_rng(10)
     groups = Groups(layout)

@@ -261,6 +261,7 @@ class TestCrossValidation:
             == "linear"
         )
 
+    @pytest.mark.long
     def test_one_setting_and_missing_scores(self):
         ax = plot_cv(self.FRAME.iloc[:1], best=1e-3, **self.PENALTY)
         drawn(ax)

@@ -244,6 +244,7 @@ def test_the_sign_of_an_edge_is_seen_without_colours():
         assert (dashes is not None) == (value < 0)
 
 
+@pytest.mark.long
 def test_negative_couplings_bear_a_minus_where_cells_are_large():
     theta = np.array([[0, 0, 0, 3.0, -2.0, -0.5]])
     _, ax = plot_parameters(labels_of("a", "pqr", [2, 2, 2]), Parameters(Layout([2, 2, 2]), theta))

@@ -99,6 +99,7 @@ def test_one_variable_and_the_axes_of_the_caller():
     assert texts(sides(ax)[0]) == ["1st", "2nd", "3rd", "Crew"] and not sides(ax)[1]
 
 
+@pytest.mark.long
 def test_long_names_of_a_four_by_four_by_two_table_are_whole_and_do_not_overlap():
     levels = {
         "Highest completed level of education": [

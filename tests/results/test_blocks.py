@@ -82,6 +82,7 @@ def test_fitted_values_are_the_means_of_blocks(fits):
     np.testing.assert_allclose(full.to_numpy()[~np.isnan(X)], table["fitted"])
 
 
+@pytest.mark.long
 def test_missing_cells_are_predicted_by_their_block(fits):
     fit = fits["prototype"]
     new = pd.DataFrame({"user": ["u00", "u11"], "movie": [5, 11]}, index=["p", "q"])

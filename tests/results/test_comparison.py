@@ -247,11 +247,11 @@ def test_strong_pairs_are_found():
 @pytest.mark.parametrize("n", [800, 3000])
 def test_the_ratio_test_holds_its_level(n):
     p = []
-    for seed in range(1000):
+    for seed in range(600):
         parts, theta = groups(seed, n)
         p.append(ratio_test([(rows, None) for rows in parts], LAYOUT, theta, KEPT).p)
     made = np.array(p)[~np.isnan(p)]
-    assert len(made) > 500
+    assert len(made) > 300
     for alpha in (0.01, 0.05, 0.1):
         assert (made < alpha).mean() < alpha + 3 * np.sqrt(alpha * (1 - alpha) / len(made))
     assert stats.kstest(made, "uniform").pvalue > 0.001

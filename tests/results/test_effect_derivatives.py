@@ -193,8 +193,9 @@ def test_errors_are_those_of_central_differences(seed):
 
 
 @pytest.mark.long
-def test_errors_of_100_fits_are_those_of_central_differences():
-    assert sum(check(seed) for seed in range(8, 108)) > 200
+@pytest.mark.parametrize("first", [8, 33, 58, 83])  # four times, so that no core waits for another
+def test_errors_of_25_fits_are_those_of_central_differences(first):
+    assert sum(check(seed) for seed in range(first, first + 25)) > 40
 
 
 @pytest.mark.parametrize("has_zeros", [False, True])

@@ -86,6 +86,7 @@ def test_sums_agree_with_rows_in_memory(K, weights, tables, fits, few_rows):
     assert shown == str(expected) and bool(found._area_note) == (found.auc_error > 1e-5)
 
 
+@pytest.mark.long
 def test_the_size_of_batches_does_not_matter(tables, few_rows):
     table = tables[3].assign(x0=tables[3]["x0"].where(np.arange(N) % 97 != 0))
     fit = bbl.bbl("y ~ . - n - w", table.iloc[:900], method="naive", missing="drop", verbose=0)

@@ -201,6 +201,7 @@ def test_sparse_regressions_know_the_loss_of_their_folds(tmp_path):
     assert bbl.load(tmp_path / "s.bbl").log_loss == fit.log_loss
 
 
+@pytest.mark.long
 def test_averages_know_the_loss_of_their_folds(tmp_path):
     data = items(1000, 1)
     fits = [told(lambda m=m: bbl.bbl("y ~ .", data, method=m))[0] for m in ("naive", "pseudo")]

@@ -114,6 +114,7 @@ def test_columns_of_another_type_are_told(kind, numbers):
     assert model.predict(new.assign(a=right)).equals(model.predict(train))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", [bbl.BBLClassifier, lambda: bbl.BNClassifier(smooth=1)])
 def test_estimators_say_that_types_differ(make, numbers):
     X, y = numbers

@@ -138,7 +138,7 @@ def test_predictions_of_conditional_fits_have_the_errors_of_svyglm(name, k):
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_replicates_are_near_linearised_errors(method):
     linearised = fit(method).avg_comparisons(verbose=0)
     jackknife = fit(method, bbl.survey("w", strata="stratum", cluster="psu", type="JKn"))

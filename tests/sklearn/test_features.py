@@ -243,6 +243,7 @@ def test_rows_are_drawn_near_their_class_and_not_near_its_negative(options):
         assert ((drawn - drawn.mean(axis=1, keepdims=True)) @ pattern[label] > 0).all()
 
 
+@pytest.mark.long
 def test_grey_values_have_hidden_units_and_are_drawn():
     rng = np.random.default_rng(0)
     y = np.repeat(["dark", "light", "mixed"], 60)

@@ -90,6 +90,7 @@ def test_missing_cells_and_unknown_levels_are_summed_out():
     assert np.isnan(dropped.predict_proba(X)).any(axis=1).tolist() == X.isna().any(axis=1).tolist()
 
 
+@pytest.mark.long
 def test_settings_can_be_searched_and_predictions_cross_validated(titanic):
     data = bbl.freq2raw(titanic, "Freq").sample(frac=0.2, random_state=0).astype(str)
     X, y = data.drop(columns="Survived"), data["Survived"]

@@ -52,6 +52,7 @@ def test_mutual_information_is_that_of_its_definition():
     assert mutual_information(np.outer([1.0, 2.0], [3.0, 4.0])) == pytest.approx(0.0, abs=1e-14)
 
 
+@pytest.mark.long
 def test_frequencies_come_from_their_posterior():
     counts = np.array([7.0, 2.0, 0.0, 0.0])
     present = np.array([True, True, True, False])

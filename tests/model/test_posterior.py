@@ -398,7 +398,7 @@ def test_what_does_not_fit_together_is_refused_by_the_kernel():
     assert isinstance(target, Target)
 
 
-def ranks_of(sampler, fits=500, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=49):
+def ranks_of(sampler, fits=1000, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=49):
     """Return the ranks (fits, size) of the truth among draws that are all but independent, and its
     coverage at 95 %.
     """
@@ -420,7 +420,7 @@ def ranks_of(sampler, fits=500, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=4
 @pytest.mark.long
 @pytest.mark.parametrize("sampler", ["nuts", "exchange"])
 def test_ranks_of_the_truth_are_uniform_and_intervals_cover_it(sampler):
-    """Simulation-based calibration (Talts et al. 2018) of 500 models that are drawn from the
+    """Simulation-based calibration (Talts et al. 2018) of a thousand models that are drawn from the
     prior.
     """
     ranks, inside = ranks_of(sampler)

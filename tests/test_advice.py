@@ -96,6 +96,7 @@ def test_advice_of_the_command_line_on_an_unknown_response(tmp_path, monkeypatch
     assert status == 0, told
 
 
+@pytest.mark.long
 def test_firths_penalty_is_advised_for_separated_groups_and_is_finite():
     rows = pd.DataFrame({"y": list("uuvv") * 5, "a": list("ppqq") * 5})
     with pytest.warns(ConvergenceWarning, match="Use ridge='firth'.*or ridge='cv'"):

@@ -478,6 +478,7 @@ def test_summaries_are_means_over_splits_and_paired_differences(tmp_path):
     assert gap["log_loss_se"] == pytest.approx(error, rel=1e-5) and gap["accuracy_se"] == 0.0
 
 
+@pytest.mark.long
 def test_summaries_of_a_data_set_that_is_run_again_replace_the_stored_ones(tmp_path):
     auto = {"method": "bbl auto", "log_z": "auto", "calibrate": "temperature"}
     first = [five_folds(name, 0.3, **auto) for name in ("vote", "zoo")]
@@ -741,6 +742,7 @@ def test_condensed_samples_have_the_sums_of_single_ones():
     assert report.share(known["count"][:0], known["of"][:0], known["samples"][:0]) == ""
 
 
+@pytest.mark.long
 def test_the_study_of_models_counts_parameters_and_true_nulls():
     setting = coverage.Setting((2, 2, 2), 400)
     found = [row for number in range(3) for row in coverage.replicate(setting, 0, number)]
@@ -905,6 +907,7 @@ def test_tables_of_noise_are_told_by_their_number_of_groups(monkeypatch):
     assert "| 2 | 2 | 0.003 (0.001) | 0.002 | 0.00167 | 50.0 % |" in lines
 
 
+@pytest.mark.long
 def test_the_page_of_sequences_has_the_growth_with_sites(tmp_path):
     shapes = [(5000, m, False, "single", 1) for m in (30, 60, 120, 200)]
     shapes += [(5000, 200, False, "double", 1)]

@@ -30,6 +30,7 @@ def test_grid_scores_are_those_of_single_settings(titanic):
     assert both.regstar in grid
 
 
+@pytest.mark.long
 @STIFF
 def test_weighted_and_expanded_data_give_the_same_table(titanic):
     raw = bbl.freq2raw(titanic, "Freq")

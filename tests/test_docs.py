@@ -177,6 +177,7 @@ def test_links_of_source_pages_are_named_by_the_page_they_lead_to(page, anchor, 
     )
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not hasattr(os, "fork"), reason="pages have kernels of their own without a fork"
 )

@@ -159,6 +159,7 @@ def test_the_prior_count_of_less_loss_out_of_fold_is_taken(sure, taken, monkeypa
     assert found["setting"].endswith(f"prior_count={taken:g}")
 
 
+@pytest.mark.long
 def test_few_rows_hold_calibrations_firmly_and_many_as_always(auto, data, monkeypatch):
     few_are_many(monkeypatch)
     many = bbl.bbl("y ~ .^2", data, method="auto", verbose=0)
@@ -189,6 +190,7 @@ def test_where_pairs_decide_conditional_likelihood_is_hardly_penalised_and_calib
     assert single.engine.ridge >= 1e-6 > fit.members[2].engine.ridge
 
 
+@pytest.mark.long
 def test_the_average_is_at_least_nearly_as_good_as_each_member_on_new_rows(auto):
     new = make_frame(2000, seed=5)
     losses = [member.evaluate(new).scores.loc["log-loss", "estimate"] for member in auto.members]
@@ -269,6 +271,7 @@ def few_are_many(monkeypatch):
     monkeypatch.setattr(refining, "MIN_VISITS", 20_000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", [None, "pseudo"])
 def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(monkeypatch, wanted):
     few_are_many(monkeypatch)
@@ -299,6 +302,7 @@ def test_many_rows_are_held_out_once_and_fitted_alone_or_on_a_start(monkeypatch,
         assert own.loss[own.chosen] == np.nanmin(own.loss)
 
 
+@pytest.mark.long
 def test_settings_of_many_rows_are_no_stronger_than_what_some_rows_choose(data, monkeypatch):
     few_are_many(monkeypatch)
     seen = []
@@ -474,6 +478,7 @@ def test_priors_of_members_are_those_of_the_average(data, weights):
     ]
 
 
+@pytest.mark.long
 def test_any_classifier_may_be_a_member(data, tmp_path):
     given = {"xlevels": {name: ["0", "1", "2"] for name in "abcd"}}
     members = [

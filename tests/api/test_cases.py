@@ -38,6 +38,7 @@ def check(fit, data):
 
 
 # -- shapes of data --------------------------------------------------------------------------------
+@pytest.mark.long
 @each_method
 def test_150_predictors_and_24_rows(method):
     data = table(24, 150)
@@ -71,6 +72,7 @@ def test_many_groups(method, n, K):
     assert check(fit, data).shape == (n, K) and fit.labels.groups == tuple(range(K))
 
 
+@pytest.mark.long
 @each_method
 def test_300_levels_are_told_apart(method):
     """Level 256 + k must not be taken for level k, in the fit or in prediction."""
@@ -259,6 +261,7 @@ def test_wrong_options_of_sampling_and_results():
 
 # -- what is left alone ----------------------------------------------------------------------------
 # groups that do not differ
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:On the held-out rows:bbl.errors.DataWarning")
 @pytest.mark.usefixtures("short_annealing")
 def test_global_random_states_are_neither_read_nor_changed():

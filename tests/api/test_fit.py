@@ -258,6 +258,7 @@ def test_a_flat_optimum_that_is_nearly_reached_is_reached():
     assert fit.converged and max(f.grad_norm.max() for f in fit.estimate.fits) < 1e-9
 
 
+@pytest.mark.long
 def test_tuning_inside_the_fit(titanic):
     fit = bbl.bbl("Survived ~ .^2", titanic, "Freq", lambda_="cv", lambdah=None, calibrate="offset")
     again = bbl.bbl(

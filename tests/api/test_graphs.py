@@ -18,6 +18,7 @@ def survey():
     return pd.DataFrame(x, columns=["marital status", *"bcdefghi"])
 
 
+@pytest.mark.long
 def test_rows_of_the_table_are_fits_of_their_formulas(survey):
     data = survey.iloc[:, :5]
     found = bbl.graphs(data, top=8)
@@ -55,6 +56,7 @@ def test_weights_are_repeated_rows_and_the_order_of_rows_is_nothing(survey):
     assert "AIC" in one.table and str(one).startswith("The 20 best of all 64 graphs")
 
 
+@pytest.mark.long
 def test_the_best_graphs_are_the_first_of_all_graphs():
     """Tables of 1,024 cells: graphs are fitted in several rounds, each of which drops those that
     are out of reach.

@@ -28,6 +28,7 @@ def test_a_fit_whose_tests_were_made_can_be_pickled():
         pd.testing.assert_frame_equal(again.interactions(of), wanted, check_exact=True)
 
 
+@pytest.mark.long
 def test_a_fit_with_one_penalty_an_order_tells_them_and_is_saved_with_them(tmp_path):
     assert "lambda_ = [0.1, 0.2]" in " ".join(FIT.call.split())
     same = bbl.bbl("y ~ .^3", DATA, lambda_=(0.1, 0.1), verbose=0)

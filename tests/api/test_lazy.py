@@ -64,7 +64,7 @@ def test_mean_field_is_that_of_the_table(formula, log_z, table, source):
 
 @pytest.mark.parametrize("method", ["naive", "mf"])
 @pytest.mark.parametrize("missing", ["drop", "level", "marginal"])
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_weights_and_missing_values(method, missing, table, tmp_path):
     table = table.assign(n=np.arange(len(table)) % 4)
     table.loc[table.index % 7 == 0, "x1"] = None
@@ -104,6 +104,7 @@ def test_cross_validation_is_that_of_the_table(formula, shuffle, table, source):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["accuracy", "logloss", "brier"])
 def test_every_score_of_naive_bayes_and_its_calibration(score, table, source):
     told = {"method": "naive", "score": score, "calibrate": "temperature"}
@@ -127,6 +128,7 @@ def test_tuning_and_calibration_inside_a_fit(table, source):
     )
 
 
+@pytest.mark.long
 def test_left_out_rows_are_sampled_where_they_are_many(monkeypatch, table, source):
     whole = bbl.crossVal("y ~ .", source, method="naive").maxscore
     monkeypatch.setattr("bbl.rows.fold_assignment.MAX_VALIDATED_ROWS", 2000)

@@ -79,6 +79,7 @@ def test_a_member_is_the_fit_to_these_rows(fit):
     assert 0.01 < shares[1] < 0.04  # the rare group has its share of all rows
 
 
+@pytest.mark.long
 def test_probabilities_are_calibrated_on_rows_left_out(fit, wide):
     test = make_correlated(24_000, 13, K=3)
     test = test[~test.index.isin(wide.index)]

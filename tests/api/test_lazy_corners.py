@@ -69,6 +69,7 @@ def assert_close_errors(lazy, own):
     assert 0.0 < np.median(np.abs(ratio[np.isfinite(ratio)] - 1.0)) < 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["pseudo", "conditional"])
 def test_batches_that_lack_a_group(method, table, owns):
     ordered = table.sort_values("y", kind="stable")  # most batches have one group
@@ -168,6 +169,7 @@ def test_threads_and_sizes_of_batches_change_no_bits(method, table):
         pd.testing.assert_series_equal(first.bse, other.bse, rtol=0.0, atol=0.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["pseudo", "conditional"])
 def test_the_order_of_rows_may_differ_in_each_pass(method, table, owns):
     rng = np.random.default_rng(1)

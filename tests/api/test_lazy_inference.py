@@ -65,6 +65,7 @@ def test_inference_is_that_of_the_table(method, kind, table, tmp_path):
     assert str(lazy.summary()).split("\n")[4:] == str(own.summary()).split("\n")[4:]
 
 
+@pytest.mark.long
 def test_weights_and_a_level_of_the_first_file_only(table, tmp_path):
     table = table.assign(n=np.arange(len(table)) % 4)
     table.loc[:20, "x1"] = "first"

@@ -259,7 +259,7 @@ class TestFit:
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize("log_z", ["exact", "half", "mf", "ais"])
     @pytest.mark.usefixtures("short_annealing")
-    @pytest.mark.thinned(5)
+    @pytest.mark.long
     def test_complete_data_give_the_same(self, method, log_z):
         data, w = frame(share=0.0)
         fits = [
@@ -349,6 +349,7 @@ class TestFit:
         np.testing.assert_allclose(prob.iloc[0, :2].astype(float), [0.5, 0.5])
         assert prob.iloc[1].equals(fit.predict(data[:1], type="prob").iloc[0].rename(1))
 
+    @pytest.mark.long
     def test_row_without_anything_known_has_the_prior(self):
         data, w = frame()
         data.loc[5, ["x0", "x1", "x2", "x3"]] = None
@@ -634,6 +635,7 @@ class TestUncertainty:
         assert composite[0][0] + composite[1][0] == pytest.approx(complete, abs=1e-6)
         assert np.isfinite([fit.claic, fit.clbic, fit.aic, fit.bic]).all()
 
+    @pytest.mark.long
     def test_available_cases_are_closer_than_complete_ones(self):
         rng = np.random.default_rng(7)
         layout = Layout([2] * 8, [(j, j + 1) for j in range(7)])
@@ -791,6 +793,7 @@ class TestClassifier:
         assert BBLClassifier("pseudo", missing="marginal").fit(X, y).result_.labels.names == ("a",)
 
 
+@pytest.mark.long
 def test_command_line(tmp_path, capsys):
     data, _ = frame()
     data.to_csv(tmp_path / "data.csv", index=False)

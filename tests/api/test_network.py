@@ -114,7 +114,7 @@ def test_scores_are_rs_on_rs_scale(name):
 
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", ["car", "syn_a", "syn_b", "tiny", "voting"])
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_predictions_of_new_rows_are_rs(name):
     new, stored = frame(name, "newdata"), bncases.case(f"{name}_predict")
     for model in stored["models"]:
@@ -133,6 +133,7 @@ def test_predictions_of_new_rows_are_rs(name):
         assert fit.predict(new, type="class").tolist() == [fit.classes[k] for k in first]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("name", bncases.cases("cv"))
 def test_cross_validation_has_rs_accuracies(name):

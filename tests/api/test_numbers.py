@@ -532,6 +532,7 @@ def test_a_single_discriminant_has_normal_densities(table):
     plt.close("all")
 
 
+@pytest.mark.long
 def test_figures_show_means_and_regions(table):
     fit = numeric("y ~ u*v", table)
     for panels in (fit.plot_means(), fit.plot()):

@@ -162,6 +162,7 @@ def test_standard_errors_of_effects_follow_the_delta_method(table):
     assert_allclose(frame["std_error"].iloc[-1], se, rtol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("logits", ["adjacent", "cumulative"])
 def test_ordered_responses_share_one_slope(table, logits):
     fit = conditional(FORMULA.replace("y ~", "k ~"), table, ridge=0, logits=logits)

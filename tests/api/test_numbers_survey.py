@@ -190,6 +190,7 @@ def test_regressions_on_numbers_have_linearised_errors(table, unit):
     assert_allclose(tests["p"], other.inference().tests(of=("s", "n"))["p"], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_regressions_on_numbers_are_refitted_to_replicates(table):
     weights = np.random.default_rng(3).exponential(size=(len(table), 12)) + 0.2
     replicates = pd.DataFrame(weights, columns=[f"r{k}" for k in range(12)])

@@ -227,6 +227,7 @@ def test_engines_of_fewer_orders_say_why(table):
     assert naive.estimate.parameters.layout.order == 1
 
 
+@pytest.mark.long
 def test_too_many_terms_are_refused_at_once(monkeypatch):
     monkeypatch.setattr(memory, "available_memory", lambda: 8 * 2**30)
     wide = pd.DataFrame(np.random.default_rng(0).integers(0, 2, (40, 784)).astype(np.int8))

@@ -98,6 +98,7 @@ def test_the_reference_level_changes_no_probability():
     np.testing.assert_allclose(cells(fit(xlevels=turned)), cells(fit()), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_zeros_of_single_groups_are_those_of_fits_to_their_rows():
     zeros = pd.DataFrame(
         {"Survived": ["Yes", "Yes"], "Class": ["Crew", "1st"], "Age": ["Child", "Child"]}
@@ -139,6 +140,7 @@ def test_zeros_of_single_groups_are_those_of_fits_to_their_rows():
     ).all()
 
 
+@pytest.mark.long
 def test_no_test_takes_margins_for_odds_or_conditions_on_cells_that_cannot_occur():
     zeros = CREW_CHILDREN.assign(Survived="Yes")
     for zeros_of_groups in (zeros, CREW_CHILDREN):

@@ -223,7 +223,7 @@ def outcome(families, log):
 
 
 @pytest.mark.parametrize("name", bncases.cases("greedy"))
-@pytest.mark.thinned(2)
+@pytest.mark.long
 def test_greedy_searches_end_where_rs_do(name):
     data = bncases.data(name)
     for run in bncases.case(f"{name}_greedy")["runs"]:

@@ -308,6 +308,7 @@ def test_pair_tables_by_bits_and_row_by_row_in_any_runs_give_the_same_informatio
                 np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_forests_of_largest_weight_are_those_of_all_forests():
     import itertools
 

@@ -107,6 +107,7 @@ def test_adjusted_rand_index_is_that_of_scikit_learn():
         assert rand_index(p, q)[1] == pytest.approx(metrics.adjusted_rand_score(p, q), abs=1e-12)
 
 
+@pytest.mark.long
 def test_expected_binder_loss_is_the_mean_over_draws():
     sample = draws(5, 0)
     share = similarity(sample)

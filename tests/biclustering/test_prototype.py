@@ -286,6 +286,7 @@ def test_blocks_without_noise_are_found_again_from_one_start(shared, name, level
         assert rand_index(found.rows, rows)[0] == rand_index(found.columns, columns)[0] == 1.0
 
 
+@pytest.mark.long
 def test_blocks_are_found_again_with_nine_cells_in_ten_missing(shared):
     scores = []
     for X, rows, columns in ratings(shared, "random", 3, slice(2, 12)):

@@ -127,6 +127,7 @@ def test_what_is_told_is_what_was_tried():
         assert np.isin(GRID[max(at - 1, 0) : at + 2], told.values).all()
 
 
+@pytest.mark.long
 def test_the_search_ends_where_the_loss_has_risen():
     told = tuned(noise()).tuning
     assert told.values[0] > GRID[0] and told.values[-1] == GRID[-1]

@@ -287,6 +287,7 @@ def test_a_deterministic_class_is_learnt_and_stays_finite():
     assert fit.log_loss.loss < 1e-3 and np.isfinite(fit.estimate.parameters.theta).all()
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::bbl.DataWarning")
 def test_of_noise_it_says_little():
     rng = np.random.default_rng(5)

@@ -527,7 +527,7 @@ def test_minibatches_that_stop_early_are_left_as_they_are(monkeypatch):
     "others", [{}, {"early_stopping": True}, {"ridge": "cv"}, {"calibrate": "temperature"}]
 )
 @pytest.mark.parametrize("rows", [pytest.param(5000, marks=pytest.mark.long), 50])
-@pytest.mark.thinned(4)
+@pytest.mark.long
 def test_weights_are_repeated_rows(monkeypatch, start, others, rows):
     """Of as many rows as distinct ones, and of more, whose weights are fewer than the limit and
     whose sum is more.

@@ -181,6 +181,7 @@ def test_weights_are_repeated_rows_and_order_does_not_matter():
     np.testing.assert_array_equal(coefficients(weighted), coefficients(repeated))
 
 
+@pytest.mark.long
 def test_verbs_under_separation(tmp_path, capsys):
     rows = SEPARATED.loc[np.repeat(SEPARATED.index, SEPARATED["n"]), ["y", "a"]]
     model = fit("y ~ a", rows)

@@ -356,6 +356,7 @@ def test_where_it_does_not_apply_an_error_says_so():
         bbl.bbl("y ~ a*b", data, method="naive", gauge="zero-sum", verbose=0)
 
 
+@pytest.mark.long
 def test_the_reference_level_matters_in_few_rows_and_never_in_the_zero_sum_gauge():
     moved = {}
     for n in (30, 3000):

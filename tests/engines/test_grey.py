@@ -73,6 +73,7 @@ def test_two_layers_have_a_close_lower_bound():
     assert np.corrcoef(own.scores(X), log_sum(own, X))[0, 1] > 0.99
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("hidden", [(), (3,), (3, 2)])
 def test_rows_have_the_density_of_the_units_summed_out(hidden):
     own = machine(hidden, seed=3)

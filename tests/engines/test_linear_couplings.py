@@ -267,7 +267,7 @@ def test_pseudo_likelihood_of_a_pair_has_the_same_theta():
 
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("options", [{}, {"lambda_": 0.05, "lambdah": 0.02}], ids=str)
-@pytest.mark.thinned(3)
+@pytest.mark.long
 def test_maximum_likelihood_equals_the_oracle(terms, options):
     codes, weights = drawn(400)
     of = layout(terms)
@@ -457,6 +457,7 @@ def test_files_keep_the_scores(method, tmp_path):
     assert nominal.model.estimate.parameters.layout.scores is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", ["pseudo", "ml"])
 def test_weights_are_repeated_rows(method):
     data = table(200)

@@ -113,6 +113,7 @@ def test_single_precision_reaches_its_tolerance():
     np.testing.assert_allclose(fit.theta, whole.theta, atol=2e-3)
 
 
+@pytest.mark.long
 def test_block_sizes_and_threads():
     sample, layout, engine = (
         make_rows(seed=4),
@@ -243,6 +244,7 @@ def test_missing_values_are_refused_with_the_remedy():
         PseudoLikelihood().prepare(rows, Layout([3] * 6, ALL_PAIRS))
 
 
+@pytest.mark.long
 def test_covariances_of_estimates_go_over_blocks():
     sample, layout, engine = (
         make_rows(seed=11),

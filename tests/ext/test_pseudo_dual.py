@@ -117,6 +117,7 @@ def test_fits_with_diverging_fields_are_left_to_another_solver():
     assert reports.norm.max() < 1e-3
 
 
+@pytest.mark.long
 def test_later_starts_converge_to_the_same_point():
     """A fit from the solution with another penalty needs no more epochs than one from zero."""
     codes, weights = rows("equal")

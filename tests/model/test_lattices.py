@@ -11,6 +11,7 @@ from bbl.model.layout import Layout
 from bbl.rows.sample import Sample
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["ising_ferro_s0", "ising_glass_s0", "ising_glass_s1"])
 def test_annealed_log_z_is_the_exact_one_within_three_standard_errors(shared, name):
     folder = shared / "data" / "posterior"

@@ -39,6 +39,7 @@ def chain_and_full(L):
     return bbl.bbl(formula, X), bbl.bbl("~ .^2", X)
 
 
+@pytest.mark.long
 def test_aic_prefers_the_full_model_where_it_is_right():
     chain, full = chain_and_full(18)
     assert full.estimate.log_z_kind == "exact"
@@ -67,6 +68,7 @@ def test_an_approximate_ln_z_is_in_no_criterion():
     assert table["p"].iloc[1] < 1e-9  # the composite likelihood ratio needs no ln Z
 
 
+@pytest.mark.long
 def test_an_annealed_ln_z_is_right_to_its_error():
     X = rows_of_one_cause(18)
     exact, annealed = bbl.bbl("~ .^2", X), bbl.bbl("~ .^2", X, log_z="ais", seed=1)

@@ -44,6 +44,7 @@ def test_listed_energies_are_those_of_all_states():
     np.testing.assert_allclose(state_energies(h, J, LEVELS, more), expected, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("by_levels", [False, True])
 def test_gibbs_frequencies_are_the_probabilities(by_levels):
     # many levels make the other of the two sweeps

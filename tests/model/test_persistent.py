@@ -208,6 +208,7 @@ def test_arrays_that_do_not_fit_are_refused():
         )
 
 
+@pytest.mark.long
 def test_normal_numbers_are_normal_and_independent():
     state = np.random.default_rng(11).integers(1, 2**32, (4, kernel.streams()), dtype=np.uint32)
     begun, x = state.copy(), np.empty(400_000)

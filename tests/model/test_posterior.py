@@ -274,6 +274,7 @@ def test_the_horseshoe_has_one_posterior_by_either_sampler(shared):
     np.testing.assert_allclose(one.mean(axis=(0, 1))[[4, 6]], plain[[4, 6]], atol=0.08)
 
 
+@pytest.mark.long
 def test_draws_by_a_stream_do_not_depend_on_threads(shared):
     sample, layout, _ = toy_a(shared)
     problem = Problem(sample, layout, 1.0)
@@ -290,6 +291,7 @@ def test_draws_by_a_stream_do_not_depend_on_threads(shared):
         assert not np.array_equal(one[0].draws, one[1].draws)
 
 
+@pytest.mark.long
 def test_conjugate_draws_are_independent_normals_of_the_closed_form():
     layout, sample = Layout(LEVELS, PAIRS), kept(some_rows(n=200))
     mean, draws = conjugate_draws(sample, layout, 25.0, (4, 5000), np.random.default_rng(0))

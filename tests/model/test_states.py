@@ -21,6 +21,7 @@ def state_counts(codes, n_levels):
     return np.bincount(index, minlength=int(np.prod(n_levels)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_levels", [[3] * 5, [2, 3, 4, 5], [6]], ids=str)
 def test_listed_states_are_drawn_with_their_probabilities(n_levels):
     layout = Layout(n_levels)

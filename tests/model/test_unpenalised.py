@@ -75,6 +75,7 @@ def test_the_proof_needs_the_gradient_to_be_small():
     assert prove_near_optimum(sample, layout, away, [0, 1, 2]) == {0: False, 1: True, 2: True}
 
 
+@pytest.mark.long
 def test_levels_that_parameters_tell_in_every_row_need_no_newton_steps(monkeypatch):
     """More predictors than rows: each is told by the others, and Newton's method would take minutes
     to say so.

@@ -57,6 +57,7 @@ def large(n_levels, K, pairs=None):
 
 
 class TestParameters:
+    @pytest.mark.long
     def test_bars(self):
         pooled = np.full(9, 0.25)
         axes = plot_parameters(LABELS, Parameters(LAYOUT, THETA + pooled, pooled))
@@ -82,6 +83,7 @@ class TestParameters:
         assert [t.get_text() for t in legend.get_texts()] == ["No", "Yes"]
         assert bars.containers[0][0].get_facecolor() == matplotlib.colors.to_rgba(COLOURS[0])
 
+    @pytest.mark.long
     def test_maps(self):
         axes = plot_parameters(LABELS, Parameters(LAYOUT, THETA))
         figure = drawn(axes[0])
@@ -101,6 +103,7 @@ class TestParameters:
         (bar,) = [ax for ax in figure.axes if ax not in axes]
         assert bar.get_ylabel() == "Coupling $J$ (–: below 0)"
 
+    @pytest.mark.long
     def test_no_text_lies_outside_the_figure(self):
         figure = drawn(plot_parameters(LABELS, Parameters(LAYOUT, THETA))[0])
         box = figure.get_tightbbox()
@@ -183,6 +186,7 @@ class TestParameters:
         assert axes[1].images[0].get_clim()[0] == 0.0
         assert "Vert" in next(ax for ax in figure.axes[::-1] if ax not in axes).get_ylabel()
 
+    @pytest.mark.long
     def test_odd_names(self):
         """Names that matplotlib would read as mathematics, or leave out of a legend."""
         labels = Labels(
@@ -193,6 +197,7 @@ class TestParameters:
         assert [t.get_text() for t in axes[0].get_legend().get_texts()] == ["_no", r"a\$b"]
         assert short_name("é" * 60) == "é" * 14 + "…" + "é" * 9
 
+    @pytest.mark.long
     def test_not_finite(self):
         theta = THETA.copy()
         theta[0, 0], theta[1, 6] = -np.inf, np.nan

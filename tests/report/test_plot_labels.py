@@ -203,6 +203,7 @@ def test_texts_of_a_figure_lie_apart_and_inside_it(kind, shape):
         assert len(last) == len(labels.names)
 
 
+@pytest.mark.long
 def test_levels_that_begin_alike_can_be_told_apart():
     bars, *maps = figure_of("parameters", SHAPES["levels that begin alike"])
     levels = [" ".join(t.get_text().split()) for t in bars.get_xticklabels()]

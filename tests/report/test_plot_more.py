@@ -298,7 +298,7 @@ class TestNetwork:
         assert draw_network(labels, parameters, groups=["b", ("a", "b")], axes=mine) == list(mine)
 
     @pytest.mark.parametrize(("m", "K"), [(2, 1), (12, 2), (30, 2), (40, 5), (784, 1)])
-    @pytest.mark.thinned(2)
+    @pytest.mark.long
     def test_sizes(self, m, K):
         labels, parameters = model([2] * m, K)
         axes = draw_network(labels, parameters)

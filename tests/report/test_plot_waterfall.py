@@ -48,6 +48,7 @@ def test_bars_go_from_the_baseline_to_the_sum():
     assert [text.get_text() for text in ax.texts] == [f"{step:+.2f}" for step in width]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("names", [SHORT, LONG], ids=["short", "long"])
 def test_names_can_be_read_apart_and_are_inside_the_figure(names):
     ax, _ = drawn(names)

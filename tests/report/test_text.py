@@ -161,6 +161,7 @@ def test_without_pooled_fit():
     assert "dh_" not in text
 
 
+@pytest.mark.long
 def test_large_fit_is_cut():
     layout = Layout(np.full(60, 30))
     labels = Labels(

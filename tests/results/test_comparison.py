@@ -386,6 +386,7 @@ def test_models_without_a_likelihood_stand_beside_the_others(tmp_path):
                 call()
 
 
+@pytest.mark.long
 def test_criteria_of_other_variables_are_not_set_side_by_side():
     """P(x, y) of fewer predictors, P(y|x) and P(x) are of other variables: their AIC says nothing
     beside the first.

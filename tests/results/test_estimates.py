@@ -35,6 +35,7 @@ def logit(rows):
     return smf.logit("a ~ C(b)", rows[rows["y"] == 1]).fit(disp=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ours", ["fit", "inference"])
 def test_names_and_shapes_are_those_of_a_logit(fit, logit, ours):
     found = fit if ours == "fit" else fit.inference()

@@ -39,6 +39,7 @@ def digits():
     return table.loc[:, table.nunique() > 1]
 
 
+@pytest.mark.long
 def test_numbers_are_those_of_scikit_learn(digits):
     rng = np.random.default_rng(0)
     w = rng.integers(0, 4, len(digits))
@@ -75,6 +76,7 @@ def test_numbers_are_those_of_scikit_learn(digits):
     assert trapezoid(curve["tpr"], curve["fpr"]) == pytest.approx(each[0])
 
 
+@pytest.mark.long
 def test_every_classifier_has_it_and_a_weight_is_a_repeated_row(fits, titanic):
     raw = bbl.freq2raw(titanic, "Freq")
     for name, fit in fits.items():
@@ -295,6 +297,7 @@ def test_figures_say_what_they_show(fits, digits, titanic):
     plt.close("all")
 
 
+@pytest.mark.long
 def test_long_names_of_six_groups_stay_apart_in_the_figures():
     rng = np.random.default_rng(0)
     names = [f"a group with a very long name, number {k} of six" for k in range(6)]

@@ -114,6 +114,7 @@ def test_rows_with_few_scores_are_merged(tables, few_rows):
     np.testing.assert_allclose(found.report, expected.report, rtol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("K", [2, 3])
 def test_curves_and_figures(K, tables, fits, few_rows):
     table = tables[K]

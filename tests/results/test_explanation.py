@@ -53,6 +53,7 @@ def parts(found):
     return found.frame.iloc[:, 2:-1].to_numpy(float).sum(axis=1)
 
 
+@pytest.mark.long
 def test_contributions_add_up_to_the_difference_of_scores(fits, titanic):
     some = titanic.head(12)
     for name, fit in fits.items():

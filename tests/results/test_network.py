@@ -257,6 +257,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.long
 def test_pyagrum_reads_what_is_written(fits, tmp_path):
     """In a process of its own: its threads do not get on with those of other libraries."""
     peers("pyagrum")

@@ -110,6 +110,7 @@ def test_stored_models_load_and_predict_as_they_did(path, tmp_path):
     assert facts(bbl.load(tmp_path / "again.bbl")) == got
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "options",
     [

@@ -225,6 +225,7 @@ def test_folds_are_whole_clusters():
         bbl.crossVal(FORMULA, DATA, design=DESIGN, nfold=61, verbose=0)
 
 
+@pytest.mark.long
 def test_columns_of_replicates_name_no_clusters_so_that_folds_may_be_given():
     made = DATA.assign(**{f"r{k}": np.where(DATA["psu"] == k, 0.0, DATA["w"]) for k in range(15)})
     design = bbl.survey("w", replicates=[f"r{k}" for k in range(15)], type="JK1")

@@ -320,6 +320,7 @@ class TestConstants:
             model = BBLClassifier(method=method).fit(X, y)
             assert model.predict_proba([["a", "a"]])[0] == pytest.approx([0.25, 0.75], abs=0.02)
 
+    @pytest.mark.long
     def test_in_folds(self, digits):
         X, y = digits
         rare = np.column_stack([X, np.arange(240) == 7])

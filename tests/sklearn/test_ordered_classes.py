@@ -23,6 +23,7 @@ def estimator(logits="cumulative", **options):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("logits", ["adjacent", "cumulative"])
 def test_columns_are_sorted_and_the_order_is_the_declared_one(logits):
     model = estimator(logits).fit(X, Y)

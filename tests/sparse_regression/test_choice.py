@@ -163,6 +163,7 @@ def test_more_predictors_than_rows():
     assert [*found.weights] == [(0,)]
 
 
+@pytest.mark.long
 def test_held_out_rows_prefer_a_refit_of_the_right_terms_and_no_refit_of_noise():
     rng = np.random.default_rng(8)
     codes = signs(600, 30)

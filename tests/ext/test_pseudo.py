@@ -752,3 +752,15 @@ def test_large_eigenvectors_are_lapacks_and_other_threads_run_meanwhile():
     # with the GIL held all the time, only what is before and after LAPACK would be left to the
     # other thread
     assert meanwhile > 10_000
+
+
+def test_shares_of_equally_weighted_rows_are_exact():
+    """With a weight of 0.1 too, of which the sum over rows is rounded."""
+    codes = np.random.default_rng(0).integers(0, 2, (777, 20)).astype(np.uint8)
+    codes[:, 0], codes[:, 1] = 1, 0  # always one, and never
+    levels, mask = np.full(20, 2, dtype=np.int32), ~np.eye(20, dtype=bool)
+    problem = PseudoProblem(codes, np.full(777, 0.1), levels, mask)
+    fields = problem.start()[:, 0]
+    assert fields[0] == -fields[1] == pytest.approx(np.log(77.7 / 0.5), rel=1e-12)
+    share = codes[:, 2:].mean(axis=0)
+    np.testing.assert_allclose(fields[2:], np.log(share / (1 - share)), rtol=1e-13, atol=1e-15)

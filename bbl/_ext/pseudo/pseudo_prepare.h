@@ -65,18 +65,19 @@ static void pseudo_count_levels(pseudo_problem *p, pseudo_columns columns)
     p->rows.half_row = 0.5 / p->rows.total;
     for (ptrdiff_t i = 0; i < p->m && p->n_counted; i++) {
         double *mean = p->moments.mean + p->first_column[i];  /* mean[a] for level a >= 1 */
-        if (p->rows.equal_weights && p->n_levels[i] == 2) {  /* without branches, a tenth of the time */
+        if (p->rows.equal_weights && p->n_levels[i] == 2) {  /* the share of rows, which takes a tenth of the time */
             ptrdiff_t ones = 0;
             for (ptrdiff_t k = 0; k < p->rows.n; k++)
                 ones += pseudo_read_code(columns, i * p->rows.n + k);
-            mean[1] = p->rows.weights[0] * (double)ones;
-        } else
+            mean[1] = (double)ones / (double)p->rows.n;
+        } else {
             for (ptrdiff_t k = 0; k < p->rows.n; k++)
                 if (pseudo_read_code(columns, i * p->rows.n + k))
                     mean[pseudo_read_code(columns, i * p->rows.n + k)] += p->rows.weights[k];
+            for (ptrdiff_t a = 1; a < p->n_levels[i]; a++)
+                mean[a] /= p->rows.total;
+        }
     }
-    for (ptrdiff_t k = 1; k <= p->D; k++)
-        p->moments.mean[k] /= p->rows.total;
 }
 
 /* Form composites of up to max_states joint states, and chunks of composites whose tables for one logit take up to

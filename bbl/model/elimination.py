@@ -102,8 +102,8 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
     # eliminates one of its variables; `last_step` collects the tables that remain at the end
     step_of = {i: step for step, i in enumerate(order)}
     last_step = len(order)
-    # two lists, because messages come first among tables with the same number of axes, and the
-    # order of a sum affects its rounding
+    # two lists, because messages come first among tables of the same variables, and the order of a
+    # sum affects its rounding
     input_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     message_factors: list[list[Factor]] = [[] for _ in range(last_step + 1)]
     for scope, table in factors:
@@ -115,10 +115,15 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
         if not step_factors:
             raise ValueError(f"no table contains variable {i}")
         scope, table = _add_up(step_factors, (i,))
-        largest = table.max(axis=1)
+        # one axis for all other variables, as numpy is slow on tables with many axes
+        weights = table.reshape(len(table), table.shape[1], -1)
+        largest = weights.max(axis=1)
         offset = np.where(np.isneginf(largest), 0.0, largest)  # impossible states stay at -inf
+        weights = weights - offset[:, None]
+        np.exp(weights, out=weights)
         with np.errstate(divide="ignore"):
-            summed = np.log(np.exp(table - offset[:, None]).sum(axis=1)) + offset
+            summed = np.log(weights.sum(axis=1)) + offset
+        summed = summed.reshape(len(table), *table.shape[2:])
         receiver = min((step_of.get(k, last_step) for k in scope[1:]), default=last_step)
         message_factors[receiver].append((scope[1:], summed))
     return _add_up(message_factors[last_step] + input_factors[last_step], ())[1]
@@ -175,7 +180,8 @@ def _add_up(factors: list[Factor], leading: tuple[int, ...]) -> Factor:
     """Return the sum of tables as a factor with the axes ``(model, *leading, other variables)``,
     where the other variables are in increasing order.
     """
-    factors = sorted(factors, key=lambda factor: factor[1].ndim)
+    # the last variables first: the sum then grows by a leading axis, which numpy adds much faster
+    factors = sorted(factors, key=lambda factor: (factor[1].ndim, [-k for k in factor[0]]))
     scope: tuple[int, ...] = ()
     total = None
     for table_scope, table in factors:

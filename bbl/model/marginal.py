@@ -104,8 +104,9 @@ class MarginalEnergy(Energy):
         layout = self.layout
         # only known predictors that share a term or structural zeros with an unknown predictor
         # matter
-        neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0))
-        neighbours = neighbours[~np.isin(neighbours, unknown)]
+        is_unknown = np.zeros(layout.m, dtype=bool)
+        is_unknown[unknown] = True
+        neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0) & ~is_unknown)
         # a context is a combination of the neighbours' levels
         _, first_rows, context_of_row = np.unique(
             codes[:, neighbours], axis=0, return_index=True, return_inverse=True
@@ -113,7 +114,7 @@ class MarginalEnergy(Energy):
         # rows in the same context have the same log-sum
         codes = codes[first_rows]
         # pairs of two unknown predictors
-        pairs = np.flatnonzero(np.isin(layout.pairs, unknown).all(axis=1))
+        pairs = np.flatnonzero(is_unknown[layout.pairs].all(axis=1))
         pair_positions = np.searchsorted(unknown, layout.pairs[pairs])
         # a term with a single unknown member contributes only to that member's field
         higher_terms = self._list_higher_terms(unknown)
@@ -121,7 +122,8 @@ class MarginalEnergy(Energy):
             pair_positions,
             *(positions for _, positions, _ in higher_terms if len(positions) > 1),
         ]
-        unknown_layout = Layout(layout.n_levels[unknown], terms)
+        # the model has all pairs if `layout` has, and need not list them
+        unknown_layout = Layout(layout.n_levels[unknown], None if layout.complete else terms)
         couplings = self._pair_couplings(pairs)
         structural_zeros = None if layout.support is None else self._condition_zeros(codes, unknown)
         joined = unknown_layout.mask  # whether two unknown predictors share a table

@@ -60,6 +60,8 @@ def test_a_round_of_fields_is_that_of_the_oracle(seed, K):
     kernel.round_of_fields(rows, codes, n_levels, *RULE.values(), False, stream(), tables)
     np.testing.assert_allclose(tables, np.vstack(expected), atol=1e-13)
     np.testing.assert_allclose(rows.p, expected_p, rtol=1e-12)
+    loss = -weights @ np.log(rows.p[np.arange(len(y)), y])
+    assert rows.loss(weights) == pytest.approx(loss, rel=1e-12)
     # some gain less than the entry
     assert {bool(table.any()) for table in expected} == {True, False}
     before = tables.copy()  # tables that are not zero grow whatever their gain is

@@ -17,7 +17,7 @@ gain.
     random number generator.
 """
 from cpython.exc cimport PyErr_CheckSignals
-from libc.math cimport INFINITY, exp
+from libc.math cimport INFINITY, exp, log
 from libc.stdint cimport int32_t, uint8_t, uint64_t
 
 import numpy as np
@@ -126,6 +126,10 @@ cdef class BoostedRows:
     cdef const double[::1] weights
     cdef double[:, ::1] padded_p, observed, factors  # (n, width), (K, width), (4, width)
     cdef double[::1] memory  # sums of all rows in each cell
+    # working arrays, for up to `most` cells: (most, 2 K + 1), (4, 2 K + 1), (4, K), (most,), and (most,) of type Level
+    cdef Py_ssize_t most
+    cdef double[:, ::1] sums, parts, steps
+    cdef uint8_t[::1] part, levels
     cdef boosting_rows rows
     cdef boosting_functions functions
 
@@ -136,6 +140,7 @@ cdef class BoostedRows:
         self.padded_p = aligned_zeros(n * width).reshape(n, width)
         self.observed = aligned_zeros(K * width).reshape(K, width)
         self.factors = aligned_zeros(4 * width).reshape(4, width)
+        self.parts, self.steps = np.empty((4, 2 * K + 1)), np.empty((4, K))
         np.asarray(self.observed)[:, :K + 1] = np.column_stack([np.eye(K), np.ones(K)])
         self.p[:] = p
         self.rows = boosting_rows(n, K, width, &self.y[0], &self.weights[0], &self.observed[0, 0], &self.padded_p[0, 0])
@@ -146,12 +151,23 @@ cdef class BoostedRows:
         """Probabilities p (n, K) of the groups: a view."""
         return np.asarray(self.padded_p)[:, :self.K]
 
-    cdef double[:, ::1] sums_for(self, Py_ssize_t most):
-        """Return memory for the sums (most, 2 K + 1) of up to `most` cells, and allocate what `add` needs for them."""
-        cdef Py_ssize_t size = max(most, BOOSTING_COPIES * min(most, FEW_CELLS)) * 2 * self.rows.width
-        if self.memory is None or self.memory.shape[0] < size:
-            self.memory = aligned_zeros(size)
-        return np.empty((most, 2 * self.K + 1))
+    def loss(self, const double[::1] weights):
+        """Return the log-loss of the rows with the given weights (n,): the sum of -w ln p of the observed groups."""
+        cdef Py_ssize_t r
+        cdef double total = 0.0
+        for r in range(self.rows.n):
+            if weights[r] > 0.0:
+                total -= weights[r] * log(self.padded_p[r, self.y[r]])
+        return total
+
+    cdef void reserve(self, Py_ssize_t most):
+        """Allocate the working arrays for up to `most` cells, and the memory that `add` needs for them."""
+        if most > self.most:
+            self.memory = aligned_zeros(max(most, BOOSTING_COPIES * min(most, FEW_CELLS)) * 2 * self.rows.width)
+            self.sums = np.empty((most, 2 * self.K + 1))
+            self.part = np.empty(most, dtype=np.uint8)
+            self.levels = np.empty(most * sizeof(Level), dtype=np.uint8)
+            self.most = most
 
     cdef void add(self, const int32_t[::1] cell, Py_ssize_t n_cells, double[:, ::1] sums) noexcept nogil:
         """Set the `sums` (n_cells, 2 K + 1) of all cells; `cell` (n,) is the cell of each row."""
@@ -190,10 +206,10 @@ cdef class BoostedRows:
 cdef double cut_levels(const double[:, ::1] sums, Py_ssize_t L, Py_ssize_t K, Rule rule, bint at_random,
                        uint64_t *state, Level *order, double[:, ::1] parts, double[:, ::1] steps,
                        uint8_t[::1] part) noexcept nogil:
-    """Cut the L levels of a predictor in two: set `part` (L,) and `steps` (2, K), and return the gain.
+    """Cut the L levels of a predictor in two: set `part[:L]` and the two `steps[:2]` (2, K), and return the gain.
 
     The levels are sorted by their slopes for each group in turn; with two groups the first suffices. `order` (L,) and
-    `parts` (2, 2 K + 1) are overwritten.
+    `parts[:2]` (2, 2 K + 1) are overwritten.
     """
     cdef Py_ssize_t g, a, b, k, cut
     cdef double best = 0.0, gain
@@ -277,6 +293,14 @@ cdef void set_cells(const int32_t[:, ::1] codes, Py_ssize_t i, Py_ssize_t j, Py_
         cell[r] = codes[i, r] * <int32_t> B + codes[j, r]
 
 
+cdef Py_ssize_t largest_table(const Py_ssize_t[::1] n_levels, const Py_ssize_t[:, ::1] pairs) noexcept nogil:
+    """Return the largest number of cells in the table of a pair."""
+    cdef Py_ssize_t t, most = 0
+    for t in range(pairs.shape[0]):
+        most = max(most, n_levels[pairs[t, 0]] * n_levels[pairs[t, 1]])
+    return most
+
+
 def round_of_fields(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[::1] n_levels, double rate,
                     double ridge, double least, double entry, bint at_random, uint64_t[::1] state,
                     double[:, ::1] tables):
@@ -287,22 +311,21 @@ def round_of_fields(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssiz
     """
     cdef Py_ssize_t K = rows.K, i, L, start = 0
     cdef Rule rule = Rule(rate, ridge, least, entry)
-    cdef Py_ssize_t most = np.max(n_levels)
-    cdef double[:, ::1] sums = rows.sums_for(most), parts = np.empty((2, 2 * K + 1))
-    cdef double[:, ::1] steps = np.zeros((2, K))
-    cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
-    cdef uint8_t[::1] memory = np.empty(most * sizeof(Level), dtype=np.uint8)
-    cdef Level *order = <Level *> &memory[0]
+    cdef Py_ssize_t most = 0
     cdef double gain, needed
+    for i in range(codes.shape[0]):
+        most = max(most, n_levels[i])
+    rows.reserve(most)
     for i in range(codes.shape[0]):
         L = n_levels[i]
         needed = rule.entry if is_zero(tables[start:start + L]) else 0.0
         if L > 1 and needed < INFINITY:
             with nogil:
-                rows.add(codes[i], L, sums)
-                gain = cut_levels(sums, L, K, rule, at_random, &state[0], order, parts, steps, part)
+                rows.add(codes[i], L, rows.sums)
+                gain = cut_levels(rows.sums, L, K, rule, at_random, &state[0], <Level *> &rows.levels[0], rows.parts,
+                                  rows.steps, rows.part)
                 if gain > needed:
-                    rows.take_step(codes[i], part, steps, tables[start:start + L])
+                    rows.take_step(codes[i], rows.part, rows.steps[:2], tables[start:start + L])
             PyErr_CheckSignals()
         start += L
 
@@ -316,12 +339,9 @@ def round_of_pairs(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize
     """
     cdef Py_ssize_t K = rows.K, t, i, j, A, B, a, b, q, start = 0, first_cut = 0, second_cut = 0
     cdef Rule rule = Rule(rate, ridge, least, entry)
-    cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))
-    cdef double[:, ::1] sums = rows.sums_for(most), parts = np.empty((4, 2 * K + 1))
-    cdef double[:, ::1] steps = np.zeros((4, K))
-    cdef uint8_t[::1] part = np.empty(most, dtype=np.uint8)
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)
     cdef double gain, needed
+    rows.reserve(largest_table(n_levels, pairs))
     for t in range(pairs.shape[0]):
         i, j = pairs[t, 0], pairs[t, 1]
         A, B = n_levels[i], n_levels[j]
@@ -331,17 +351,17 @@ def round_of_pairs(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize
             continue
         with nogil:
             set_cells(codes, i, j, B, cell)
-            rows.add(cell, A * B, sums)
-            add_up(sums, A, B)
-            gain = cut_pair(sums, A, B, K, rule, at_random, &state[0], parts, &first_cut, &second_cut)
+            rows.add(cell, A * B, rows.sums)
+            add_up(rows.sums, A, B)
+            gain = cut_pair(rows.sums, A, B, K, rule, at_random, &state[0], rows.parts, &first_cut, &second_cut)
             if gain > needed:
-                set_parts(sums, A, B, first_cut, second_cut, parts)
+                set_parts(rows.sums, A, B, first_cut, second_cut, rows.parts)
                 for q in range(4):
-                    set_step(&steps[q, 0], &parts[q, 0], K, rule)
+                    set_step(&rows.steps[q, 0], &rows.parts[q, 0], K, rule)
                 for a in range(A):
                     for b in range(B):
-                        part[a * B + b] = 2 * (a > first_cut) + (b > second_cut)
-                rows.take_step(cell, part, steps, tables[start:start + A * B])
+                        rows.part[a * B + b] = 2 * (a > first_cut) + (b > second_cut)
+                rows.take_step(cell, rows.part, rows.steps, tables[start:start + A * B])
         PyErr_CheckSignals()
         start += A * B
 
@@ -351,15 +371,14 @@ def pair_gains(BoostedRows rows, const int32_t[:, ::1] codes, const Py_ssize_t[:
     """Write the gain of the best cuts of each of the `pairs` (pairs, 2) to `gains` (pairs,)."""
     cdef Py_ssize_t K = rows.K, t, i, j, A, B, first_cut = 0, second_cut = 0
     cdef Rule rule = Rule(0.0, ridge, least, 0.0)
-    cdef Py_ssize_t most = np.max(np.prod(np.asarray(n_levels)[np.asarray(pairs)], axis=1))
-    cdef double[:, ::1] sums = rows.sums_for(most), parts = np.empty((4, 2 * K + 1))
     cdef int32_t[::1] cell = np.empty(codes.shape[1], dtype=np.int32)
+    rows.reserve(largest_table(n_levels, pairs))
     for t in range(pairs.shape[0]):
         i, j = pairs[t, 0], pairs[t, 1]
         A, B = n_levels[i], n_levels[j]
         with nogil:
             set_cells(codes, i, j, B, cell)
-            rows.add(cell, A * B, sums)
-            add_up(sums, A, B)
-            gains[t] = cut_pair(sums, A, B, K, rule, False, NULL, parts, &first_cut, &second_cut)
+            rows.add(cell, A * B, rows.sums)
+            add_up(rows.sums, A, B)
+            gains[t] = cut_pair(rows.sums, A, B, K, rule, False, NULL, rows.parts, &first_cut, &second_cut)
         PyErr_CheckSignals()

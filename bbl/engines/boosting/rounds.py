@@ -187,16 +187,15 @@ def _repeat(step: Callable[[int], None], steps: _Steps, tables: np.ndarray) -> t
     ``step(number)`` performs a round, which changes ``steps.p`` and `tables`. At the end, `tables`
     contains the tables of the best round.
     """
-    held = np.flatnonzero(steps.rows.validation_weights)
     best = np.inf
     best_round = 0
     best_tables = tables.copy()
-    if not len(held):  # no basis for deciding when to end
+    weights = steps.rows.validation_weights
+    if not weights.any():  # no basis for deciding when to end
         return 0, True
-    y = steps.rows.y[held]
-    weights = steps.rows.validation_weights[held] / steps.rows.validation_weights.sum()
+    shares = weights / weights.sum()
     for made in range(MAX_ROUNDS + 1):
-        loss = -float(weights @ np.log(steps.p[held, y]))
+        loss = steps.boosted.loss(shares)
         if loss < best - GAIN:
             best = loss
             best_round = made

@@ -663,27 +663,27 @@ def _estimate_chosen_predictors(
     relevance = warm_start_sets[0].cached("relevance", choose) if warm_start_sets else choose()
     chosen_data = data.only(relevance.chosen)
     all_predictors = replace(spec, relevance=None)
-    if chosen_data.layout.m:
-        estimates = estimate_path(
-            chosen_data,
-            all_predictors,
-            values,
-            pooled=pooled,
-            progress=progress,
-            coefficients=coefficients,
-            warm_start_sets=warm_start_sets,
-        )
-    else:
+    if not chosen_data.layout.m:  # all settings have the same fit
         without = _without_predictors(chosen_data, spec.engine, pooled)
-        estimates = [without] * (1 if values is None else len(values))
-    return [extend_to_all_predictors(estimate, data, relevance) for estimate in estimates]
+        n_settings = 1 if values is None else len(values)
+        return extend_to_all_predictors([without], data, relevance) * n_settings
+    estimates = estimate_path(
+        chosen_data,
+        all_predictors,
+        values,
+        pooled=pooled,
+        progress=progress,
+        coefficients=coefficients,
+        warm_start_sets=warm_start_sets,
+    )
+    return extend_to_all_predictors(estimates, data, relevance)
 
 
 def estimate_without_predictors(data: FitData, engine: Engine, level: float) -> Estimate:
     """Return the result of `estimate_path` if no predictor is relevant at significance `level`."""
     relevance = Relevance(level, chosen=np.empty(0, dtype=np.intp), p_value=np.empty(0))
     without = _without_predictors(data.only(relevance.chosen), engine, pooled=False)
-    return extend_to_all_predictors(without, data, relevance)
+    return extend_to_all_predictors([without], data, relevance)[0]
 
 
 def _without_predictors(data: FitData, engine: Engine, pooled: bool) -> Estimate:

@@ -9,6 +9,7 @@ K and D.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -101,66 +102,78 @@ def choose_once(data: FitData, level: float) -> Relevance:
     return data.selections[key]
 
 
-def extend_to_all_predictors(small: Estimate, data: FitData, relevance: Relevance) -> Estimate:
-    """Extend the fit `small` of the selected predictors to all predictors.
+def extend_to_all_predictors(
+    estimates: Sequence[Estimate], data: FitData, relevance: Relevance
+) -> list[Estimate]:
+    """Extend fits of the selected predictors, one for each setting, to all predictors.
 
     The other predictors have shared fields, which are computed from the level proportions in all
     groups together. The fields are zero for engines that do not model the predictors (`log_z_kind`
     "none").
     """
     chosen = relevance.chosen
-    layout = small.parameters.layout
-    # all predictors with the terms of the chosen ones; layout.terms has an array (terms, k) for
-    # each order k
-    full_layout = data.layout.with_terms([chosen[terms] for terms in layout.terms])
-    # positions of the parameters of `small` in the full vector
-    positions = np.concatenate(
-        [full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)]
-    )
-    others = np.setdiff1d(np.arange(full_layout.m), chosen)
-    shared_theta = np.zeros(full_layout.size)
+    others = np.setdiff1d(np.arange(data.layout.m), chosen)
+    shared_fields = np.zeros(data.layout.D)
     shared_log_z = 0.0
     shared_lkh = 0.0
-    models_predictors = small.log_z_kind != "none"
+    models_predictors = estimates[0].log_z_kind != "none"  # the same for all settings
     if models_predictors:
-        counts = level_counts(data.sample.pooled, full_layout.n_levels)  # counts of known values
+        # counts of known values
+        counts = level_counts(data.sample.pooled, data.layout.n_levels)
         shares = smoothed(counts, SHARED_PRIOR_COUNT)
         for i in others:
-            # table: a view of the fields of i
-            full_layout.table(shared_theta, int(i))[:] = log_ratio(shares[i])
+            # the fields of i
+            data.layout.table(shared_fields, int(i))[:] = log_ratio(shares[i])
             log_shares = np.log(shares[i])
             # Z = 1 / proportion of the reference level, which has weight 1
             shared_log_z -= float(log_shares[0])
             shared_lkh += float(counts[i] @ log_shares)
+    n_shared_fields = len(data.layout.columns(others)) if models_predictors else 0
 
-    n_shared_fields = len(full_layout.columns(others)) if models_predictors else 0
-
-    def embed_theta(theta: np.ndarray) -> np.ndarray:
-        """Extend parameters (..., size) of the selected predictors to (..., full_layout.size)."""
-        out = np.broadcast_to(shared_theta, (*theta.shape[:-1], full_layout.size)).copy()
-        out[..., positions] = theta
-        return out
-
-    fits = tuple(
-        replace(
-            fit.of_predictors(chosen, full_layout),
-            theta=embed_theta(fit.theta),
-            # shared fields are only counted once, in the first group
-            rank=(len(fit.theta) if fit.rank is None else fit.rank) + n_shared_fields * (g == 0),
+    def extend(small: Estimate, full_layout: Layout) -> Estimate:
+        """Extend the fit of a setting; `full_layout` has all predictors and the fit's terms."""
+        # positions of the parameters of `small` in the full vector
+        positions = np.concatenate(
+            [full_layout.columns(chosen), np.arange(full_layout.D, full_layout.size)]
         )
-        for g, fit in enumerate(small.fits)
-    )
-    pooled = small.parameters.pooled
-    parameters = Parameters(
-        full_layout,
-        embed_theta(small.parameters.theta),
-        None if pooled is None else embed_theta(pooled),
-    )
-    return replace(
-        small,
-        parameters=parameters,
-        log_z=small.log_z + shared_log_z,
-        lkh=small.lkh + shared_lkh,
-        fits=fits,
-        relevance=relevance,
-    )
+
+        def embed_theta(theta: np.ndarray) -> np.ndarray:
+            """Extend parameters (..., size) of the selected predictors to (..., full size)."""
+            out = np.zeros((*theta.shape[:-1], full_layout.size))
+            out[..., : full_layout.D] = shared_fields
+            out[..., positions] = theta
+            return out
+
+        fits = tuple(
+            replace(
+                fit.of_predictors(chosen, full_layout),
+                theta=embed_theta(fit.theta),
+                # shared fields are only counted once, in the first group
+                rank=(len(fit.theta) if fit.rank is None else fit.rank)
+                + n_shared_fields * (g == 0),
+            )
+            for g, fit in enumerate(small.fits)
+        )
+        pooled = small.parameters.pooled
+        parameters = Parameters(
+            full_layout,
+            embed_theta(small.parameters.theta),
+            None if pooled is None else embed_theta(pooled),
+        )
+        return replace(
+            small,
+            parameters=parameters,
+            log_z=small.log_z + shared_log_z,
+            lkh=small.lkh + shared_lkh,
+            fits=fits,
+            relevance=relevance,
+        )
+
+    extended: list[Estimate] = []
+    for i, small in enumerate(estimates):
+        layout = small.parameters.layout
+        if i == 0 or layout is not estimates[i - 1].parameters.layout:
+            # layout.terms has an array (terms, k) for each order k
+            full_layout = data.layout.with_terms([chosen[terms] for terms in layout.terms])
+        extended.append(extend(small, full_layout))
+    return extended

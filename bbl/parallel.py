@@ -359,6 +359,11 @@ def _set_blas_threads(library: Any, n_threads: int) -> None:
     getattr(library, "_real_set_num_threads", library.set_num_threads)(n_threads)
 
 
+def _has_limit_per_thread(library: Any) -> bool:
+    """Return whether each thread has a limit of its own, as with OpenMP."""
+    return getattr(library, "threading_layer", "") == "openmp"
+
+
 class _SerialBlas:
     """A context that limits BLAS to one thread, so that results do not depend on `n_jobs`.
 
@@ -378,24 +383,25 @@ class _SerialBlas:
         self.limits_before = [0]
 
     def __enter__(self) -> None:
-        """Limit all BLAS libraries to one thread; the first thread that enters stores the previous
-        limits.
+        """Limit BLAS libraries to one thread: the first thread that enters stores the previous
+        limits and sets those of the process, and each thread sets its own.
         """
         libraries = _find_blas_libraries()
         with self.lock:
-            if not self.n_inside:
+            is_first = not self.n_inside
+            if is_first:
                 self.limits_before = [library.get_num_threads() for library in libraries]
             self.n_inside += 1
             for library in libraries:
-                _set_blas_threads(library, 1)
+                if is_first or _has_limit_per_thread(library):
+                    _set_blas_threads(library, 1)
 
     def __exit__(self, *_: object) -> None:
         """Restore the limits of this thread and, if no thread is left inside, of the process."""
         with self.lock:
             self.n_inside -= 1
             for library, n_threads in zip(_find_blas_libraries(), self.limits_before, strict=True):
-                has_limit_per_thread = getattr(library, "threading_layer", "") == "openmp"
-                if not self.n_inside or has_limit_per_thread:
+                if not self.n_inside or _has_limit_per_thread(library):
                     _set_blas_threads(library, n_threads)
 
 

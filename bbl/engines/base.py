@@ -20,6 +20,7 @@ from bbl.model.layout import Layout
 from bbl.model.regressors import from_sites, to_sites
 from bbl.model.scored_influence import influence_of
 from bbl.model.unpenalised import unpenalised
+from bbl.parallel import serial_blas
 from bbl.rows.folds import Folds
 from bbl.rows.sample import Sample
 
@@ -586,8 +587,9 @@ class Engine:
         # `to_sites` arranges the parameters by site (a predictor as the response), as in
         # `EngineFit.site_theta`. `determined` has the same shape (layout.D, 1 + D): a row for each
         # level, columns for the field and D regressors.
-        site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
-        influence = influence_of(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
+        with serial_blas():  # once instead of in each pass over the rows
+            site_theta, determined = unpenalised(rows, layout, to_sites(layout, start), sites)
+            influence = influence_of(rows, layout, site_theta, lambda_=0.0, lambdah=0.0)
         # `from_sites` averages over the sites of a term, so the mean is 1 if the parameter is
         # determined at all of them
         is_determined = from_sites(layout, determined.astype(float)) == 1.0

@@ -50,10 +50,17 @@ def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndar
     n_nonreference = layout.n_levels[varies] - 1
     # the reference level has field 0
     largest = np.maximum(_reduce_levels(np.maximum, field, start, n_nonreference), 0.0)
-    P = np.exp(field - np.repeat(largest, n_nonreference, axis=1))
+    P = np.exp(field - _repeat_levels(largest, n_nonreference))
     total = np.exp(-largest) + _reduce_levels(np.add, P, start, n_nonreference)
-    P /= np.repeat(total, n_nonreference, axis=1)
+    P /= _repeat_levels(total, n_nonreference)
     return largest + np.log(total), P
+
+
+def _repeat_levels(values: np.ndarray, n_nonreference: np.ndarray) -> np.ndarray:
+    """Return `values` (n, number of predictors), repeated for the levels of each predictor."""
+    if (n_nonreference == 1).all():
+        return values
+    return np.repeat(values, n_nonreference, axis=1)
 
 
 def _reduce_levels(

@@ -254,6 +254,8 @@ def _split_sites(layout: Layout, sites: Sequence[int]) -> list[Sequence[int]]:
     """Split sites into batches of sites that use mostly the same columns. The sums of a batch fit
     into the cache.
     """
+    if len(sites) == 1:
+        return [sites]
     regs = regressors(layout)
     n_columns = np.array([len(regs.columns[i]) for i in sites], dtype=float)
     n_curvatures = np.array([_count_curvatures(layout, i) for i in sites], dtype=float)

@@ -15,14 +15,20 @@ from bbl.rows.sample import Sample
 RARE = (0.45, 0.42, 0.09, 0.04)
 
 
+def log_odds(n):
+    """Return the log odds of states with counts n against the first, with 1/2 for 0."""
+    log = np.log(np.maximum(n, 0.5))
+    return log - log[0]
+
+
 def rows_of(counts):
     """Return the Evidence of groups with these counts (K, L) of the levels of one predictor, and of
-    all together.
+    all together, from their log odds.
     """
     counts = np.asarray(counts, dtype=float)
     layout, codes = Layout([counts.shape[1]]), np.arange(counts.shape[1], dtype=np.uint8)[:, None]
     found = [
-        evidence(Sample(codes[n > 0], n[n > 0]), layout, np.zeros(layout.size))
+        evidence(Sample(codes[n > 0], n[n > 0]), layout, log_odds(n)[1:])
         for n in (*counts, counts.sum(axis=0))
     ]
     return found[:-1], found[-1]
@@ -161,13 +167,13 @@ PAIR = np.array([(0, 0), (0, 1), (1, 0), (1, 1)], dtype=np.uint8)
 
 def pairs_of(counts):
     """Return the Evidence of groups with these counts (K, 4) of the states of two binary
-    predictors, and of all.
+    predictors, and of all, from their log odds.
     """
-    layout = Layout([2, 2])
-    found = [
-        evidence(Sample(PAIR[n > 0], n[n > 0]), layout, np.zeros(3))
-        for n in (*counts, counts.sum(axis=0))
-    ]
+    layout, found = Layout([2, 2]), []
+    for n in (*counts, counts.sum(axis=0)):
+        energy = log_odds(n)
+        start = np.array([energy[2], energy[1], energy[3] - energy[2] - energy[1]])
+        found.append(evidence(Sample(PAIR[n > 0], n[n > 0]), layout, start))
     return found[:-1], found[-1]
 
 

@@ -1,7 +1,7 @@
 """Log-loss of calibrated class scores, its derivatives with respect to the calibration, and its minimiser; see
 calibration.h.
 """
-from libc.math cimport exp, fabs
+from libc.math cimport exp, fabs, sqrt
 
 import numpy as np
 
@@ -14,6 +14,7 @@ cdef extern from "calibration.h" nogil:
 cdef double MAX_GRADIENT = 1e-10  # largest derivative of the loss at the optimum
 cdef int MAX_STEPS = 200
 cdef double LONGEST_STEP = 5.0  # largest change of an offset or of ln T per step
+cdef double SMALLEST_PIVOT = 1e-12  # smallest Cholesky pivot, relative to the diagonal entry
 cdef double ROUNDING = 1e-15  # relative rounding error of the loss
 
 
@@ -24,6 +25,36 @@ cdef double largest(const double[::1] values) noexcept nogil:
     for i in range(values.shape[0]):
         out = max(out, fabs(values[i]))
     return out
+
+
+cdef bint newton_direction(const double[:, ::1] hessian, const double[::1] gradient, double[:, ::1] factor,
+                           double[::1] direction) noexcept nogil:
+    """Set `direction` to Newton's direction and return True, or return False if the Hessian is not positive definite.
+
+    `factor`, of the shape of the Hessian, is overwritten with its Cholesky factor, a lower triangle.
+    """
+    cdef Py_ssize_t size = gradient.shape[0], i, j, k
+    cdef double value
+    for i in range(size):
+        for j in range(i + 1):
+            value = hessian[i, j]
+            for k in range(j):
+                value -= factor[i, k] * factor[j, k]
+            if i > j:
+                factor[i, j] = value / factor[j, j]
+            elif value > SMALLEST_PIVOT * hessian[i, i]:
+                factor[i, i] = sqrt(value)
+            else:
+                return False
+        value = -gradient[i]
+        for k in range(i):
+            value -= factor[i, k] * direction[k]
+        direction[i] = value / factor[i, i]
+    for i in range(size - 1, -1, -1):
+        for k in range(i + 1, size):
+            direction[i] -= factor[k, i] * direction[k]
+        direction[i] /= factor[i, i]
+    return True
 
 
 cdef class CalibrationLoss:
@@ -101,21 +132,24 @@ cdef class CalibrationLoss:
     def minimise(self, start):
         """Return the x that minimises the loss, starting from `start`.
 
-        Uses Newton's method with the absolute eigenvalues of the Hessian, since the loss is not convex in ln T.
+        Uses Newton's method, with the absolute eigenvalues of the Hessian where it is not positive definite, since the
+        loss is not convex in ln T.
         """
         cdef Py_ssize_t size = self.scores.shape[0] + 1, i, j
         cdef double[::1] x = np.array(start, dtype=float), gradient = np.empty(size), eigenvalues
         cdef double[::1] direction = np.empty(size), trial = np.empty(size)
-        cdef double[:, ::1] hessian = np.empty((size, size))
+        cdef double[:, ::1] hessian = np.empty((size, size)), factor = np.empty((size, size))
         cdef double[:, :] eigenvectors
         cdef double value = self.evaluate(x, gradient, hessian), trial_value, along, slope, step, rounding
+        cdef bint is_convex  # at x
         for _ in range(MAX_STEPS):
             if largest(gradient) <= MAX_GRADIENT:
                 break
-            eigenvalues, eigenvectors = np.linalg.eigh(hessian)
             with nogil:
+                is_convex = newton_direction(hessian, gradient, factor, direction)
+            if not is_convex:
+                eigenvalues, eigenvectors = np.linalg.eigh(hessian)
                 direction[:] = 0.0
-                slope = 0.0
                 for j in range(size):
                     along = 0.0  # the gradient along eigenvector j
                     for i in range(size):
@@ -123,6 +157,8 @@ cdef class CalibrationLoss:
                     along /= max(fabs(eigenvalues[j]), self.ridge)
                     for i in range(size):
                         direction[i] -= along * eigenvectors[i, j]
+            with nogil:
+                slope = 0.0
                 step = min(1.0, LONGEST_STEP / largest(direction))
                 for i in range(size):
                     direction[i] *= step

@@ -55,10 +55,10 @@ class Cells:
         is_new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0) | (value[1:] != value[:-1])
         first = np.flatnonzero(is_new)
         merged_weight = np.add.reduceat(weight, first) if len(first) else np.zeros(0)
-        return cls._sorted(row[first], column[first], value[first], merged_weight, shape)
+        return cls.from_sorted(row[first], column[first], value[first], merged_weight, shape)
 
     @classmethod
-    def _sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
+    def from_sorted(cls, row, column, value, weight, shape: tuple[int, int]) -> Cells:
         """Return cells, given rows, columns, values and weights (n,) that are sorted by row."""
         start = np.concatenate(([0], np.cumsum(np.bincount(row, minlength=shape[0])))).astype(
             np.intp
@@ -78,7 +78,7 @@ class Cells:
         if n == 0 or start[0] != 0 or start[-1] != n or (np.diff(start) < 0).any():
             raise ValueError("the cells are malformed")
         row = np.repeat(np.arange(shape[0]), np.diff(start))
-        return cls._sorted(row, column, value, weight, shape)
+        return cls.from_sorted(row, column, value, weight, shape)
 
     @property
     def n(self) -> int:
@@ -97,7 +97,7 @@ class Cells:
         row, column, value, weight = (
             entries[order] for entries in (self.column, self.row, self.value, self.weight)
         )
-        return self._sorted(row, column, value, weight, self.shape[::-1])
+        return self.from_sorted(row, column, value, weight, self.shape[::-1])
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -120,7 +120,7 @@ class Cells:
         # keep the value x itself, because w x / w may differ by a rounding error
         is_single = np.diff(np.append(first, self.n)) == 1
         mean = np.where(is_single, self.value[first], weighted_sum / weight)
-        return self._sorted(self.row[first], self.column[first], mean, weight, self.shape)
+        return self.from_sorted(self.row[first], self.column[first], mean, weight, self.shape)
 
     def sums(self, group: np.ndarray, groups: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the weights and the weighted values of each row, summed by column group, each with

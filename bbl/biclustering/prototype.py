@@ -105,10 +105,12 @@ class Table:
         With "levels", a pair that was observed with several levels has several cells in the table.
         """
         shape = self.cells.shape[0], self.cells.shape[1] // self.n_levels
-        pairs = np.unique(self.cells.row * np.int64(shape[1]) + self.cells.column // self.n_levels)
-        row, column = np.divmod(pairs, shape[1])
-        ones = np.ones(len(pairs))
-        return Cells.from_entries(row, column, ones, ones, shape)
+        row = self.cells.row
+        column = self.cells.column // self.n_levels
+        is_new = np.ones(len(row), dtype=bool)  # whether a cell is the first of its pair
+        is_new[1:] = (np.diff(row) != 0) | (np.diff(column) != 0)
+        ones = np.ones(int(is_new.sum()))
+        return Cells.from_sorted(row[is_new], column[is_new], ones, ones, shape)
 
     def side(self, axis: int) -> Cells:
         """Return the cells by row (axis 0) or by column (axis 1)."""

@@ -454,10 +454,6 @@ def _check_table(
     entries = Entries(*(array[is_observed] for array in entries))
     if holds == "rated":
         entries = _rated_pairs(response, entries, shape)
-    # number of observations minus number of distinct cells
-    repeats = entries.weight.sum() - len(
-        np.unique(entries.row * np.int64(shape[1]) + entries.column)
-    )
     for factor, codes in ((rows, entries.row), (columns, entries.column)):
         unobserved = np.flatnonzero(np.bincount(codes, minlength=len(factor.levels)) == 0)
         # a column without ratings is allowed
@@ -470,7 +466,8 @@ def _check_table(
                 column=factor.name,
                 hint="Drop it.",
             )
-    if len(np.unique(entries.value)) < 2 and holds != "rated":  # rated pairs all have the value 1
+    # rated pairs all have the value 1
+    if holds != "rated" and (entries.value == entries.value[0]).all():
         raise DataError(
             f"the response {response!r} has only one value, {entries.value[0]:g}, so there are no "
             f"groups to find."
@@ -478,8 +475,12 @@ def _check_table(
             else f"the response {response!r} has only one level, so there are no groups to find.",
             column=response,
         )
-    # the weights of a matrix repeat its rows, which are not repeated observations of cells
-    repeats = 0 if formula is None else round(float(repeats))
+    # number of observations minus number of distinct cells. The weights of a matrix repeat its
+    # rows, which are not repeated observations of cells
+    repeats = 0
+    if formula is not None:
+        cells = np.unique(entries.row * np.int64(shape[1]) + entries.column)
+        repeats = round(float(entries.weight.sum() - len(cells)))
     return TwoWay(formula, rows, columns, response, holds, levels, repeats), entries
 
 

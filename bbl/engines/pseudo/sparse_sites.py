@@ -119,7 +119,10 @@ def _write_site(
     to_scores = contrasts(descent.problem.K)
     fields = to_scores @ descent.intercept
     starts = descent.products.starts
-    for k, j in enumerate(neighbours):
+    # the tables of other neighbours are zero, as `site_theta` is
+    nonzero_rows = np.flatnonzero(descent.theta.any(axis=1))
+    for k in np.unique(np.searchsorted(starts, nonzero_rows, side="right") - 1):
+        j = neighbours[k]
         weights = descent.theta[starts[k] : starts[k + 1]]
         table = simplex(int(layout.n_levels[j])) @ weights @ to_scores.T  # (L_j, L_i)
         fields += table[0]

@@ -16,6 +16,8 @@ import numpy as np
 
 __all__ = ["Factor", "elimination_order", "log_sum", "most_probable"]
 
+BLOCK_CELLS = 2**16  # table cells of a block, which fit into a processor's cache
+
 Factor = tuple[tuple[int, ...], np.ndarray]
 
 
@@ -115,18 +117,32 @@ def log_sum(factors: Sequence[Factor], order: Sequence[int]) -> np.ndarray:
         if not step_factors:
             raise ValueError(f"no table contains variable {i}")
         scope, table = _add_up(step_factors, (i,))
-        # one axis for all other variables, as numpy is slow on tables with many axes
-        weights = table.reshape(len(table), table.shape[1], -1)
-        largest = weights.max(axis=1)
-        offset = np.where(np.isneginf(largest), 0.0, largest)  # impossible states stay at -inf
-        weights = weights - offset[:, None]
-        np.exp(weights, out=weights)
-        with np.errstate(divide="ignore"):
-            summed = np.log(weights.sum(axis=1)) + offset
-        summed = summed.reshape(len(table), *table.shape[2:])
+        summed = _log_sum_exp(table)
         receiver = min((step_of.get(k, last_step) for k in scope[1:]), default=last_step)
         message_factors[receiver].append((scope[1:], summed))
     return _add_up(message_factors[last_step] + input_factors[last_step], ())[1]
+
+
+def _log_sum_exp(table: np.ndarray) -> np.ndarray:
+    """Return the log-sum-exp over axis 1 of a table, without this axis.
+
+    Blocks of the longer of the other two axes, the models and all other variables, are processed
+    one after the other, since temporary arrays of the size of a large table take most of the time.
+    """
+    tables = table.reshape(*table.shape[:2], math.prod(table.shape[2:]))
+    out = np.empty((len(table), tables.shape[2]))
+    by_model = len(table) > tables.shape[2]
+    length = max(out.shape)
+    step = max(1, BLOCK_CELLS * length // max(1, tables.size))
+    with np.errstate(divide="ignore"):
+        for first in range(0, length, step):
+            block = np.s_[first : first + step] if by_model else np.s_[..., first : first + step]
+            largest = tables[block].max(axis=1)
+            offset = np.where(np.isneginf(largest), 0.0, largest)  # impossible states stay at -inf
+            weights = tables[block] - offset[:, None]
+            np.exp(weights, out=weights)
+            out[block] = np.log(weights.sum(axis=1)) + offset
+    return out.reshape(len(table), *table.shape[2:])
 
 
 def most_probable(

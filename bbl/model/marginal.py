@@ -108,9 +108,11 @@ class MarginalEnergy(Energy):
         is_unknown[unknown] = True
         neighbours = np.flatnonzero(layout.joined[unknown].any(axis=0) & ~is_unknown)
         # a context is a combination of the neighbours' levels
-        _, first_rows, context_of_row = np.unique(
-            codes[:, neighbours], axis=0, return_index=True, return_inverse=True
-        )
+        first_rows = context_of_row = np.zeros(1, dtype=np.intp)
+        if len(codes) > 1:  # many patterns occur once
+            _, first_rows, context_of_row = np.unique(
+                codes[:, neighbours], axis=0, return_index=True, return_inverse=True
+            )
         # rows in the same context have the same log-sum
         codes = codes[first_rows]
         # pairs of two unknown predictors

@@ -6,7 +6,8 @@ import pytest
 
 import bbl
 from bbl.errors import DataWarning, OptionError
-from bbl.model.elimination import elimination_order
+from bbl.model import elimination
+from bbl.model.elimination import elimination_order, log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import resolve_log_z
 
@@ -87,3 +88,16 @@ def test_the_warning_of_a_poor_fit_names_log_z():
         DataWarning, match="Use log_z='ais', because ln Z is approximate .log_z='pseudo'"
     ):
         bbl.bbl("y ~ .^2", pd.concat([a.assign(y="a"), b.assign(y="b")]), log_z="pseudo")
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 5, 7), (60, 4, 3), (7, 5, 2, 2), (3, 2), (0, 3, 2)])
+def test_sums_do_not_depend_on_blocks(shape, monkeypatch):
+    """The sum over a variable of one table, whose first axis is of models."""
+    rng = np.random.default_rng(0)
+    table = np.where(rng.random(shape) < 0.3, -np.inf, rng.normal(0.0, 3.0, shape))
+    table[:1, :, ...] = -np.inf  # impossible whatever the level
+    factors = [(tuple(range(len(shape) - 1)), table)]
+    expected = np.logaddexp.reduce(table, axis=1)
+    for cells in (1, 10, 50, 2**16):
+        monkeypatch.setattr(elimination, "BLOCK_CELLS", cells)
+        np.testing.assert_allclose(log_sum(factors, [0]), expected, rtol=1e-13)

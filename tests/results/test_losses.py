@@ -83,8 +83,9 @@ def test_a_tuned_fit_worse_than_the_shares_says_so_everywhere(tuned, example, tm
 def test_explanations_and_importances_of_such_a_fit_begin_with_it(tuned, example):
     fit, new = tuned[0], example[0][1000:1400]
     found = fit.importance(new)
-    assert found.loss == pytest.approx(fit.evaluate(new).log_loss.loss, abs=1e-12)
-    assert found.baseline == pytest.approx(fit.evaluate(new).log_loss.baseline, abs=1e-12)
+    evaluated = fit.evaluate(new).log_loss
+    assert found.loss == pytest.approx(evaluated.loss, abs=1e-12)
+    assert found.baseline == pytest.approx(evaluated.baseline, abs=1e-12)
     assert str(found).startswith(
         "On the new rows, the log-loss is"
     ) and fit.log_loss.remedy in " ".join(str(found).split())
@@ -101,9 +102,8 @@ def test_each_remedy_lowers_the_loss_below_that_of_the_shares(tuned, example, re
     assert f"{name}={value!r}" in tuned[1]
     fit = bbl.bbl("y ~ .^2", data[:1000], **remedy, **options)  # a warning would be an error
     assert fit.log_loss.loss < 0.45 < fit.log_loss.baseline
-    assert (
-        fit.evaluate(data[1000:]).log_loss.loss < 0.46 < fit.evaluate(data[1000:]).log_loss.baseline
-    )
+    evaluated = fit.evaluate(data[1000:]).log_loss
+    assert evaluated.loss < 0.46 < evaluated.baseline
     assert "Log-loss: 0.4" in str(fit) and WORSE not in str(fit) + str(fit.summary())
 
 

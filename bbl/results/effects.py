@@ -556,15 +556,19 @@ def _make_frame(
         )
     )
 
+    # shared by all columns, so that they need not be aligned
+    index = pd.RangeIndex(Q * U * K)
+
     def repeat_each(items: list, times: int) -> pd.Series:
         """Return a column where each item is repeated `times` times."""
-        column = pd.Series([item for item in items for _ in range(times)], dtype=object)
+        cells = [item for item in items for _ in range(times)]
+        column = pd.Series(cells, index=index, dtype=object)
         # dtype object: next to a missing value, 1 would become 1.0
         return column if column.isna().any() else column.infer_objects()
 
     frame_columns: dict[Any, Any] = {
         columns["group"]: pd.Series(
-            list(fit.labels.groups) * (Q * U), dtype=object
+            list(fit.labels.groups) * (Q * U), index=index, dtype=object
         ).infer_objects(),
         columns["term"]: repeat_each([q.term for q in contrasts.quantities], U * K),
         columns["contrast"]: repeat_each([q.contrast for q in contrasts.quantities], U * K),
@@ -587,10 +591,10 @@ def _make_frame(
         for name, array in zip(estimate_columns, estimate_arrays, strict=True)
     }
     frame_columns[columns["note"]] = notes.ravel()
-    index = pd.Index(list(frame_columns), dtype=object, tupleize_cols=False)
-    return pd.concat(list(map(pd.Series, frame_columns.values())), axis=1).set_axis(
-        index, axis=1
-    ), columns
+    # numbered first, because `DataFrame` would turn names that are tuples into a MultiIndex
+    frame = pd.DataFrame(dict(enumerate(frame_columns.values())), index=index)
+    names = pd.Index(list(frame_columns), dtype=object, tupleize_cols=False)
+    return frame.set_axis(names, axis=1), columns
 
 
 # largest number of cells of training rows (rows times predictors) for which a report has effects

@@ -4,6 +4,8 @@ fits.
 
 import warnings
 from dataclasses import replace
+from functools import partial
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,8 @@ from bbl.errors import ConvergenceWarning, DataWarning
 from bbl.model.elimination import log_sum
 from bbl.model.layout import Layout
 from bbl.model.logz import exact_elimination
+from bbl.results import effects
+from bbl.results.effect_values import estimate_effects
 from tests.reference import states
 
 METHODS = ("ml", "pseudo", "naive", "conditional")
@@ -158,16 +162,32 @@ def questions(model, data, rng):
     name = str(rng.choice(model.labels.names))
     kind = int(rng.integers(4))
 
-    def ask(fit, se="auto"):
+    def ask(fit):
         if kind == 0:
-            return fit.avg_predictions(by=name, se=se).frame
+            return fit.avg_predictions(by=name).frame
         if kind == 1:
-            return fit.comparisons(name, contrast, transform, newdata=data.head(3), se=se).frame
+            return fit.comparisons(name, contrast, transform, newdata=data.head(3)).frame
         cross = kind == 2
         variables = list(fit.labels.names[:2]) if cross else name
-        return fit.avg_comparisons(variables, contrast, transform, cross=cross, se=se).frame
+        return fit.avg_comparisons(variables, contrast, transform, cross=cross).frame
 
     return ask
+
+
+def asked(model, ask):
+    """The frame of effects, and a function of a model to its estimates of them, which makes no
+    frame.
+    """
+    with mock.patch.object(effects, "find_effects", wraps=effects.find_effects) as found:
+        frame = ask(model)
+    _, contrasts, rows, _ = found.call_args.args
+
+    def estimate(fit):
+        scores = partial(fit._encoded_scores, dropped=None, priors=None)
+        return estimate_effects(contrasts, rows, scores).estimate.ravel()
+
+    np.testing.assert_array_equal(estimate(model), frame["estimate"])
+    return frame, estimate
 
 
 def check(seed):
@@ -176,9 +196,8 @@ def check(seed):
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", DataWarning)
         model, data = random_fit(rng)
-    ask = questions(model, data, rng)
-    frame = ask(model)
-    G = gradient(model, lambda fit: ask(fit, se=False)["estimate"].to_numpy())
+    frame, estimate = asked(model, questions(model, data, rng))
+    G = gradient(model, estimate)
     errors = np.sqrt(np.maximum(((G @ covariance(model)) * G).sum(axis=1), 0.0))
     known = frame["std_error"].notna().to_numpy()
     assert (known | (frame["note"] != "")).all()

@@ -97,7 +97,7 @@ class Objective:
         scaled = self.Z * np.sqrt(self.curve)
         # a matrix times its own transpose takes half of the work
         curvature_matrix = scaled @ scaled.T
-        curvature_matrix[np.diag_indices_from(curvature_matrix)] += self.ridge
+        curvature_matrix.flat[:: len(curvature_matrix) + 1] += self.ridge  # the diagonal
         preconditioner = cho_factor(curvature_matrix, overwrite_a=True)
         if self.problem.K == 2:
             return cho_solve(preconditioner, right)

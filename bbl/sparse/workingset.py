@@ -112,7 +112,7 @@ def violations(
     """
     if not len(penalty):
         return 0.0
-    sizes = np.diff(starts)
+    sizes = starts[1:] - starts[:-1]
     penalties = penalty if group else np.repeat(penalty, sizes)
     norm = row_norms(theta, starts, group)
     # multiplied by the weights, this is the gradient of the penalty
@@ -335,7 +335,7 @@ class Descent:
         # minimum
         dtype, ridge = (np.float64, SMALL_RIDGE) if self.is_ill_conditioned else (np.float32, RIDGE)
         hessian = products.hessian(link, self.problem.weights, self.curve, active, dtype)
-        hessian[np.diag_indices_from(hessian)] *= 1 + ridge
+        hessian.flat[:: len(hessian) + 1] *= 1 + ridge  # the diagonal
         # weights of the active terms, followed by the intercept as a term without a penalty
         rows = np.flatnonzero(np.repeat(is_active, products.sizes))
         starts = np.concatenate([[0], np.cumsum(products.sizes[active]), [D + 1]])
@@ -462,7 +462,7 @@ def _finish_model(
         is_same_block = cell_block[:, None] == cell_block
         row_curvature = np.repeat(curvature[rows, 0], q)
         matrix -= is_same_block * np.outer(row_curvature * direction.ravel(), direction.ravel())
-        matrix[np.diag_indices_from(matrix)] += row_curvature
+        matrix.flat[:: len(matrix) + 1] += row_curvature  # the diagonal
         try:
             step = -cho_solve(cho_factor(matrix), gradient[rows].ravel())
         except LinAlgError:

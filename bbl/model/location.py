@@ -427,6 +427,8 @@ class LocationModel:
         """
         C = C.copy()
         used = np.flatnonzero(n > 0.0)
+        columns = [np.flatnonzero(has) for has in self.has_column]
+        identified = {g: [self._identified(T[g], own) for own in columns] for g in used}
         scale = np.sqrt(
             np.maximum(T[used, self.p :, self.p :].diagonal(0, 1, 2).max(axis=0), 1e-300)
         )
@@ -439,48 +441,54 @@ class LocationModel:
                 sd = np.sqrt(np.maximum(covariance.diagonal(), 1e-300))
                 correlation = covariance / sd[:, None] / sd
                 precision = np.linalg.pinv(correlation, hermitian=True) / sd[:, None] / sd
-                C[g] = self._generalised_step(T[g], precision)
+                C[g] = self._generalised_step(T[g], precision, identified[g])
             residuals = _residuals(T, C)
             if (np.abs(C - before) <= STATIONARY * np.maximum(np.abs(C).max(), scale.max())).all():
                 break
         return C, residuals
 
-    def _generalised_step(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
-        """Estimate C (p, q) of a group by generalised least squares with a `precision` (q, q)."""
-        columns = [np.flatnonzero(has) for has in self.has_column]
-        cuts = np.cumsum([0, *map(len, columns)])
-        b = np.zeros(cuts[-1])
-        for i, j in itertools.product(range(self.q), repeat=2):
-            b[cuts[i] : cuts[i + 1]] += precision[i, j] * T[columns[i], self.p + j]
+    def _generalised_step(
+        self,
+        T: np.ndarray,
+        precision: np.ndarray,
+        identified: list[tuple[np.ndarray, list[tuple[np.ndarray, np.ndarray]]]],
+    ) -> np.ndarray:
+        """Estimate C (p, q) of a group by generalised least squares with a `precision` (q, q).
+
+        `identified` has the result of `_identified` for the columns of each numeric predictor.
+        """
+        number, column = np.nonzero(self.has_column)
+        b = np.zeros(len(column))
+        for j in range(self.q):
+            b += precision[number, j] * T[column, self.p + j]
         A = self.information(T, precision)
-        identified = [self._identified(T, own) for own in columns]
         # a prior count identifies the effects of all levels
         kept = np.flatnonzero(
             np.concatenate([is_kept for is_kept, _ in identified]) | (self.prior_count > 0.0)
         )
         scale = np.sqrt(A[kept, kept])
         scaled = A[np.ix_(kept, kept)] / scale[:, None] / scale
-        solution = np.zeros(cuts[-1])
+        solution = np.zeros(len(column))
         solution[kept] = np.linalg.lstsq(scaled, b[kept] / scale, rcond=1e-11)[0] / scale
-        C = np.zeros((self.p, self.q))
-        for j, (_, shares) in enumerate(identified):
-            coefficients = solution[cuts[j] : cuts[j + 1], None]
-            if not self.prior_count:
+        if not self.prior_count:
+            for j, (_, shares) in enumerate(identified):
+                coefficients = solution[number == j, None]
                 _set_absent_levels(coefficients, shares)
-            C[columns[j], j] = coefficients[:, 0]
+                solution[number == j] = coefficients[:, 0]
+        C = np.zeros((self.p, self.q))
+        C[column, number] = solution
         return C
 
     def information(self, T: np.ndarray, precision: np.ndarray) -> np.ndarray:
         """Return the information of all coefficients of a group, predictor by predictor, given its
         moments and the `precision` (q, q) of the numeric predictors.
         """
-        columns = [np.flatnonzero(has) for has in self.has_column]
-        rows = []
-        for i in range(self.q):
-            row = [precision[i, j] * T[np.ix_(columns[i], columns[j])] for j in range(self.q)]
-            row[i] = row[i] + precision[i, i] * self.penalty[np.ix_(columns[i], columns[i])]
-            rows.append(row)
-        return np.block(rows)
+        number, column = np.nonzero(self.has_column)
+        moments = T[np.ix_(column, column)]
+        if self.prior_count:  # effects on different numeric predictors have separate penalties
+            is_same = number[:, None] == number
+            moments = moments + is_same * self.penalty[np.ix_(column, column)]
+        return precision[np.ix_(number, number)] * moments
 
     def covariances(
         self, residuals: np.ndarray, n: np.ndarray, ranks: np.ndarray, divisor: str | None = None

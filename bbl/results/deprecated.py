@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from inspect import getattr_static
 from operator import attrgetter
 from typing import Any, NoReturn
 
@@ -50,8 +49,9 @@ class DeprecatedNames:
 
     def __dir__(self) -> list[str]:
         """Return the names of the attributes without deprecated names."""
+        attributes: dict[str, object] = {}
+        for owner in reversed(type(self).__mro__):
+            attributes |= vars(owner)
         return [
-            name
-            for name in super().__dir__()
-            if not isinstance(getattr_static(type(self), name, None), Deprecated)
+            name for name in super().__dir__() if not isinstance(attributes.get(name), Deprecated)
         ]

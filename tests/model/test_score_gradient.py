@@ -36,17 +36,22 @@ def indicators(layout, codes):
     return np.column_stack(columns).astype(float)
 
 
-def joint_weights(layout, coefficients, codes, missing):
-    """Return the exponentials of class scores by a sum over all states that agree with a row."""
+def agreements(layout, codes, missing):
+    """Return the indicators of all states, and whether each row (n, states) agrees with each."""
     everything = states(layout)
-    weights = np.exp(indicators(layout, everything) @ coefficients.T)
     agrees = ((everything[None] == codes[:, None]) | missing[:, None]).all(axis=2)
-    return agrees @ weights
+    return indicators(layout, everything), agrees.astype(float)
 
 
-def probabilities(layout, coefficients, codes, missing):
+def joint_weights(found, coefficients):
+    """Return the exponentials of class scores by a sum over all states that agree with a row."""
+    of_states, agrees = found
+    return agrees @ np.exp(of_states @ coefficients.T)
+
+
+def probabilities(found, coefficients):
     """Return P(group | row)."""
-    joint = joint_weights(layout, coefficients, codes, missing)
+    joint = joint_weights(found, coefficients)
     return joint / joint.sum(axis=1, keepdims=True)
 
 
@@ -57,23 +62,25 @@ def check(seed, gaps, independent=False):
     missing = rng.random(codes.shape) < gaps
     codes[missing] = 0
     weights, starts = rng.random(9), np.array([0, 4, 5, 9])
+    enumerated = agreements(layout, codes, missing)
 
     def sums(c):
-        p = probabilities(layout, c, codes, missing) * weights[:, None]
+        p = probabilities(enumerated, c) * weights[:, None]
         return np.add.reduceat(p, starts[:-1], axis=0)
 
-    p = probabilities(layout, coefficients, codes, missing)
+    p = probabilities(enumerated, coefficients)
     gradient = ScoreGradient(layout, coefficients[:, 1:])
     found = gradient.sums(codes, missing if gaps else None, p, weights, starts)
     single = gradient.sums(codes, missing if gaps else None, p, weights, np.arange(10))
     np.testing.assert_allclose(np.add.reduceat(single, starts[:-1], axis=0), found, atol=1e-13)
+    numeric = np.empty_like(found)
     for g in range(len(coefficients)):
         for k in range(1 + layout.size):
             up, down = coefficients.copy(), coefficients.copy()
             up[g, k] += STEP
             down[g, k] -= STEP
-            numeric = (sums(up) - sums(down)) / (2 * STEP)
-            np.testing.assert_allclose(found[:, :, g, k], numeric, atol=1e-8, rtol=1e-6)
+            numeric[:, :, g, k] = (sums(up) - sums(down)) / (2 * STEP)
+    np.testing.assert_allclose(found, numeric, atol=1e-8, rtol=1e-6)
     directions = rng.normal(size=(2, 3, *coefficients.shape))
     of_rows = np.repeat(np.arange(3), np.diff(starts))
     masked = missing if gaps else None
@@ -82,7 +89,7 @@ def check(seed, gaps, independent=False):
     np.testing.assert_allclose(single, changes, atol=1e-13)
     for t, u in np.ndindex(2, 3):
         up, down = (
-            np.log(joint_weights(layout, coefficients + step * directions[t, u], codes, missing))
+            np.log(joint_weights(enumerated, coefficients + step * directions[t, u]))
             for step in (STEP, -STEP)
         )
         numeric = ((up - down) / (2 * STEP))[of_rows == u]

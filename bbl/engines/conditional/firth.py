@@ -129,12 +129,17 @@ def maximise_firth(likelihood: FirthLikelihood, start: np.ndarray) -> Maximum:
 
     If the information is singular at `start`, the iteration starts at 0.
     """
+    maximum = _maximise_from(likelihood, start)
+    likelihood.value(maximum.theta)  # so that `gradient` is evaluated at the maximum
+    return maximum._replace(norm=float(np.linalg.norm(likelihood.gradient())))
+
+
+def _maximise_from(likelihood: FirthLikelihood, start: np.ndarray) -> Maximum:
+    """Return the result of `maximise_firth`, with the norm of the last Newton step's gradient."""
     theta = start[likelihood.free]
     if not np.isfinite(likelihood.value(theta)):
         theta = np.zeros(len(theta))
-    maximum = maximise(likelihood, theta, TOLERANCE, ITMAX)
-    likelihood.value(maximum.theta)  # so that `gradient` is evaluated at the maximum
-    return maximum._replace(norm=float(np.linalg.norm(likelihood.gradient())))
+    return maximise(likelihood, theta, TOLERANCE, ITMAX)
 
 
 @dataclass(frozen=True)
@@ -191,7 +196,7 @@ class FirthProfile:
         arrays have shape (k - 1, p).
         """
         likelihood = FirthLikelihood(self.Z, self.shares, self.total, self.columns, fixed)
-        maximum = maximise_firth(likelihood, self.coefficients if start is None else start)
+        maximum = _maximise_from(likelihood, self.coefficients if start is None else start)
         loss = 2.0 * self.total * (self.maximum.value - maximum.value)
         return max(loss, 0.0), likelihood.spread(maximum.theta)
 
@@ -232,10 +237,14 @@ def _cross(loss: Callable[[float], float], estimate: float, step: float, quantil
     """
     from scipy.optimize import brentq
 
+    root = np.sqrt(quantile)
     inside = estimate
-    outside = estimate + step * np.sqrt(quantile)
+    outside = estimate + step * root
+    # root of the loss minus that of the quantile, which is nearly linear, at both ends
+    excess = {inside: -root}
     for _ in range(WIDENINGS):
-        if loss(outside) >= quantile:
+        excess[outside] = np.sqrt(loss(outside)) - root
+        if excess[outside] >= 0.0:
             break
         step *= 1.5
         inside, outside = outside, outside + step
@@ -243,7 +252,7 @@ def _cross(loss: Callable[[float], float], estimate: float, step: float, quantil
         return float(np.copysign(np.inf, step))
     return float(
         brentq(
-            lambda value: loss(value) - quantile,
+            lambda value: excess[value] if value in excess else np.sqrt(loss(value)) - root,
             inside,
             outside,
             xtol=LIMIT_TOLERANCE * max(1.0, abs(outside)),

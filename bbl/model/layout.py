@@ -450,7 +450,9 @@ def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, .
         if is_repeated.any():
             raise ValueError("a term contains a predictor twice")
         if order == 2:  # one key i m + j per pair: np.unique is much faster on numbers than on rows
-            keys = np.unique(sorted_terms[:, 0] * m + sorted_terms[:, 1])
+            keys = sorted_terms[:, 0] * m + sorted_terms[:, 1]
+            if (keys[1:] <= keys[:-1]).any():
+                keys = np.unique(keys)
             # m = 0 has no keys
             sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
         else:

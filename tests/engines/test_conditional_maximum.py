@@ -356,9 +356,9 @@ def test_true_hypotheses_about_rare_levels_are_rejected_at_their_level(has_desig
     for _ in range(n_samples):
         data = pd.DataFrame(
             {
-                "e": [*rng.choice(["a", "b"], 97), *"ccc"],
-                "w": rng.choice(["u", "v"], 100),
-                "y": rng.choice(["k", "l"], 100),
+                "e": pd.Categorical.from_codes([*rng.integers(0, 2, 97), 2, 2, 2], list("abc")),
+                "w": pd.Categorical.from_codes(rng.integers(0, 2, 100), list("uv")),
+                "y": pd.Categorical.from_codes(rng.integers(0, 2, 100), list("kl")),
                 "s": rng.choice([1.0, 2.0], 100) if has_design else 1.0,
                 "psu": np.arange(100) // 2,
             }
@@ -510,7 +510,12 @@ def test_intervals_cover_and_tests_hold_their_level(n):
             [codes[:, i] == a for i, L in enumerate((2, 3, 2)) for a in range(1, L)]
         )
         y = (X @ h.T + rng.gumbel(size=(n, 3))).argmax(axis=1)
-        data = pd.DataFrame(codes.astype(str), columns=list("abc")).assign(y=y.astype(str))
+        data = pd.DataFrame(
+            {
+                name: pd.Categorical.from_codes(own, list("012"[: own.max() + 1]))
+                for name, own in zip("abcy", (*codes.T, y), strict=True)
+            }
+        )
         table = fit("y ~ a + b + c", data).inference().table(of=("1", "0"))
         covered.append((table["lower"] <= h[1]) & (h[1] <= table["upper"]))
         rejected.append(table["p"].iloc[3] < 0.05)

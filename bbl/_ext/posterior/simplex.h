@@ -39,6 +39,21 @@ static inline double simplex_dot(const double *a, const double *b, ptrdiff_t n)
     return (total[0] + total[1]) + (total[2] + total[3]);
 }
 
+/* The same as simplex_transform along one axis of two levels, without a copy of the tensor (outer, 2, inner). */
+static inline void simplex_transform_two(const double *V, double *tensor, ptrdiff_t outer, ptrdiff_t inner,
+                                         int transposed)
+{
+    const double V_01 = transposed ? V[2] : V[1], V_10 = transposed ? V[1] : V[2];
+    for (ptrdiff_t block = 0; block < outer; block++) {
+        double *restrict first = tensor + 2 * block * inner, *restrict second = first + inner;
+        for (ptrdiff_t x = 0; x < inner; x++) {
+            const double a = first[x], b = second[x];
+            first[x] = V[0] * a + V_01 * b;
+            second[x] = V_10 * a + V[3] * b;
+        }
+    }
+}
+
 /* Multiply the tensor by V_i, or by its transpose, along every axis i, in place; scratch is (n_states). For axis i the
    tensor is an array (outer, L, inner). */
 static void simplex_transform(const simplex_model *s, double *tensor, double *scratch, int transposed)
@@ -48,6 +63,11 @@ static void simplex_transform(const simplex_model *s, double *tensor, double *sc
         const ptrdiff_t L = s->L[i];
         const double *V = s->V + s->V_start[i];
         inner /= L;
+        if (L == 2) {
+            simplex_transform_two(V, tensor, outer, inner, transposed);
+            outer *= 2;
+            continue;
+        }
         memcpy(scratch, tensor, (size_t)s->n_states * sizeof(double));
         for (ptrdiff_t block = 0; block < outer; block++) {
             double *product = tensor + block * L * inner;

@@ -66,14 +66,15 @@ class SurveyDesign:
             or are smaller than the sample.
         """
         weights = self._read_positive(frame, self.weights, "weights")
-        strata, labels = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
+        strata = self._read_codes(frame, self.strata, np.zeros((frame.n, 0), dtype=np.intp))
+        labels = self._read_labels(frame, self.strata, strata)
         clusters: list[np.ndarray] = []
         # outer_codes (N, k): equal names in rows with different codes are different clusters.
         # `nested` only applies to the first stage; names of later units are always nested within
         # the outer cluster.
         outer_codes = strata[:, None] if self.nested else np.zeros((frame.n, 0), dtype=np.intp)
         for name in self.cluster:
-            stage_codes, _ = self._read_codes(frame, (name,), outer_codes)
+            stage_codes = self._read_codes(frame, (name,), outer_codes)
             outer_codes = np.column_stack([outer_codes, stage_codes])
             clusters.append(stage_codes)
         if clusters and not self.nested:
@@ -139,12 +140,12 @@ class SurveyDesign:
 
     def _read_codes(
         self, frame: Frame, names: tuple[Hashable, ...], outer: np.ndarray
-    ) -> tuple[np.ndarray, list[str]]:
+    ) -> np.ndarray:
         """Number the distinct combinations of column values within the codes `outer` (N, k).
 
         `outer` contains the codes of strata or outer clusters (none if k = 0); equal values in
         different strata or clusters receive different numbers. Return the number for each row (N,),
-        counted from 0, and a label for each number: the column values joined by colons.
+        counted from 0.
         """
         code_columns = [*outer.T]
         for name in names:
@@ -161,20 +162,25 @@ class SurveyDesign:
                 )
             code_columns.append(codes)
         if not code_columns:  # no strata: all rows are one stratum
-            return np.zeros(frame.n, dtype=np.intp), [""]
+            return np.zeros(frame.n, dtype=np.intp)
         combined_codes = code_columns[0].astype(np.int64)
         # renumber each time, so that the products do not become too large
         for codes in code_columns[1:]:
             combined_codes = pd.factorize(combined_codes * (int(codes.max(initial=0)) + 1) + codes)[
                 0
             ]
-        combined_codes = pd.factorize(combined_codes)[0]
+        return pd.factorize(combined_codes)[0].astype(np.intp)
+
+    def _read_labels(
+        self, frame: Frame, names: tuple[Hashable, ...], codes: np.ndarray
+    ) -> list[str]:
+        """Return a label for each number in `codes` (N,), the result of `_read_codes`: the column
+        values joined by colons.
+        """
+        columns = [self._find(frame, name) for name in names]
         # position of the first row of each number
-        first_rows = np.unique(combined_codes, return_index=True)[1]
-        texts = [
-            ":".join(str(self._find(frame, name).iloc[k]) for name in names) for k in first_rows
-        ]
-        return combined_codes.astype(np.intp), texts
+        first_rows = np.unique(codes, return_index=True)[1]
+        return [":".join(str(column.iloc[k]) for column in columns) for k in first_rows]
 
     def _check_nested(self, frame: Frame, strata: np.ndarray, clusters: np.ndarray) -> None:
         """Raise a DataError if a cluster is in two strata; `strata` and `clusters` contain codes

@@ -613,9 +613,18 @@ def _scaled_gradient_norms(
     )
 
 
+def _null_intercept(problem: Problem) -> np.ndarray:
+    """Return the intercept (q,) of the class proportions, or zeros if a class has no rows."""
+    totals = np.bincount(problem.y, problem.weights, problem.K)
+    if not totals.all():
+        return np.zeros(problem.K - 1)
+    # the columns of contrasts are orthogonal, with squared norm 1/2
+    return 2.0 * np.log(totals) @ contrasts(problem.K)
+
+
 def null_slope(problem: Problem) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the intercept (q,), the slope (q, n) and the loss of the model without terms."""
     # without terms, the penalty is only the unit of the violation at which the descent stops
-    descent = Descent(problem, Penalty((1.0,)), {}, np.zeros(problem.K - 1))
+    descent = Descent(problem, Penalty((1.0,)), {}, _null_intercept(problem))
     descent.minimise()
     return descent.intercept, descent.slope, descent.loss

@@ -21,7 +21,7 @@ LARGEST_LOG_SIZE = 30.0  # of the largest size; without mutual information, no f
 LEAST_INFORMATION = 1e-12  # replaces zero information
 MAX_DRIFT = 0.03  # change of the log size between parts of the averaged steps, once converged
 MAX_EXCESS = 0.1  # mean relative excess of the information, once converged
-ARRAYS = 4  # number of arrays of shape (batch, concentrations, L) in memory at a time
+ARRAYS = 4  # number of arrays of shape (columns, concentrations, L) in memory at a time
 # grid with a log-uniform prior on the concentration of the Dirichlet
 CONCENTRATIONS = np.logspace(-2.0, 2.0, 30)
 
@@ -133,7 +133,7 @@ def matched_size(
     m = codes.shape[1]
     L = int(n_levels.max())
     check_memory(
-        8.0 * batch * len(CONCENTRATIONS) * L * ARRAYS,
+        8.0 * min(2 * batch, m) * len(CONCENTRATIONS) * L * ARRAYS,
         "An effective sample size",
         "Use a smaller batch.",
     )
@@ -154,8 +154,15 @@ def matched_size(
         )
         total_observed += float(observed)
         size = int(round(np.exp(log_size)))
+        # a column usually occurs in several pairs
+        columns, position = np.unique([i, j], return_inverse=True)
+        counts = np.exp(log_size) * shares[columns]
+        cumulative = _concentration_probabilities(counts, is_level[columns])
         # frequencies (batch, L) of the two columns of each pair
-        p, q = (_draw_frequencies(np.exp(log_size) * shares[k], is_level[k], rng) for k in (i, j))
+        p, q = (
+            _draw_frequencies(counts[k], is_level[columns[k]], cumulative[k], rng)
+            for k in position.reshape(2, batch)
+        )
         cell_p = (p[:, :, None] * q[:, None, :]).reshape(batch, -1)
         tables = rng.multinomial(size, cell_p / cell_p.sum(axis=1, keepdims=True)).reshape(
             batch, L, L
@@ -201,19 +208,17 @@ def _cached_information(
     return cache[pair]
 
 
-def _draw_frequencies(
-    counts: np.ndarray, is_level: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Draw frequencies (batch, L) from Dirichlet posteriors given `counts` (batch, L).
+def _concentration_probabilities(counts: np.ndarray, is_level: np.ndarray) -> np.ndarray:
+    """Return the cumulative posterior probabilities (n, concentrations) of `CONCENTRATIONS`, up to
+    a factor, given `counts` (n, L).
 
-    The concentration a of each prior is drawn first, from its posterior on the grid
-    `CONCENTRATIONS`: counts n_l of K levels with sum N have the probability ``Gamma(K a) / Gamma(N
-    + K a) prod_l Gamma(n_l + a) / Gamma(a)``. `is_level` (batch, L) marks the codes that are levels
-    of each column; the frequencies of other codes are zero.
+    Counts n_l of K levels with sum N have the probability ``Gamma(K a) / Gamma(N + K a) prod_l
+    Gamma(n_l + a) / Gamma(a)`` under a prior with concentration a. `is_level` (n, L) marks the
+    codes that are levels of each column.
     """
     from scipy.special import gammaln
 
-    # number of levels K and total count N of each column; log_p (batch, concentrations):
+    # number of levels K and total count N of each column; log_p (n, concentrations):
     # log-probability of its counts
     concentrations = CONCENTRATIONS[:, None]
     K = is_level.sum(axis=1)
@@ -224,7 +229,18 @@ def _draw_frequencies(
         N[:, None] + K[:, None] * CONCENTRATIONS
     )
     p = np.exp(log_p - log_p.max(axis=1, keepdims=True))
-    cumulative = np.cumsum(p, axis=1)
+    return np.cumsum(p, axis=1)
+
+
+def _draw_frequencies(
+    counts: np.ndarray, is_level: np.ndarray, cumulative: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Draw frequencies (batch, L) from Dirichlet posteriors given `counts` (batch, L).
+
+    The concentration of each prior is drawn first, with the `cumulative` probabilities (batch,
+    concentrations) from `_concentration_probabilities`. `is_level` (batch, L) marks the codes that
+    are levels of each column; the frequencies of other codes are zero.
+    """
     # inverse distribution function: the first concentration whose cumulative probability reaches a
     # uniform number
     concentration = CONCENTRATIONS[

@@ -11,7 +11,12 @@ from scipy.stats import dirichlet_multinomial
 
 import bbl
 from bbl.errors import ConvergenceWarning, DataError, OptionError
-from bbl.stats.effective import CONCENTRATIONS, _draw_frequencies, mutual_information
+from bbl.stats.effective import (
+    CONCENTRATIONS,
+    _concentration_probabilities,
+    _draw_frequencies,
+    mutual_information,
+)
 
 
 def test_weights_are_one_over_the_rows_within_the_distance():
@@ -56,8 +61,10 @@ def test_mutual_information_is_that_of_its_definition():
 def test_frequencies_come_from_their_posterior():
     counts = np.array([7.0, 2.0, 0.0, 0.0])
     present = np.array([True, True, True, False])
+    cumulative = _concentration_probabilities(counts[None], present[None])[0]
     drawn = _draw_frequencies(
-        np.tile(counts, (40_000, 1)), np.tile(present, (40_000, 1)), np.random.default_rng(1)
+        *(np.tile(each, (40_000, 1)) for each in (counts, present, cumulative)),
+        np.random.default_rng(1),
     )
     mass = np.array([dirichlet_multinomial.pmf([7, 2, 0], [a] * 3, 9) for a in CONCENTRATIONS])
     mean = sum(

@@ -103,7 +103,10 @@ class Table:
             columns[self.weight_name] = pd.Series(self.weights)
         if design:
             columns |= {name: pd.Series(values) for name, values in self.design.items()}
-        return pd.DataFrame(columns)
+        index = pd.RangeIndex(self.n)
+        for series in columns.values():
+            series.index = index  # one for all columns, so that pandas need not align them
+        return pd.DataFrame(columns, index=index)
 
 
 def column(values: list, codes: np.ndarray, kind: str, order: np.ndarray) -> pd.Series:

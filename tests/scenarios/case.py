@@ -116,8 +116,10 @@ class Case:
         **changes,
     ):
         """Fit another table, source or scenario."""
-        s, table = scenario or self.s, table or self.table
-        with build.source(source or s.source, table.frame(), s.seed) as data:
+        s = scenario or self.s
+        frame = self.frame if table is None else table.frame()
+        table = table or self.table
+        with build.source(source or s.source, frame, s.seed) as data:
             return build.fit(s, table, data, **changes)
 
     # what conditions of laws ask for

@@ -30,6 +30,7 @@ from bbl.errors import DataError, Hint, OptionError, with_hint
 from bbl.model.moments import level_counts
 from bbl.parallel import progress_bar
 from bbl.report.explore.score_model import ScoreModel
+from bbl.report.explore.section import WhatIf
 from bbl.report.machine.summary import Section, Summary
 from bbl.report.markup import html_fragment
 from bbl.report.page import Part, page_html
@@ -38,7 +39,6 @@ from bbl.results.deprecated import Deprecated, DeprecatedNames
 from bbl.results.exploration import (
     CONTENT,
     Exploration,
-    WhatIf,
     is_in_notebook,
     refuse_numbers,
     what_if,

@@ -22,8 +22,8 @@ from bbl.model.chains import Chains
 from bbl.model.energy import conditionals
 from bbl.model.higher import split
 from bbl.model.layout import Layout
+from bbl.model.listing import MAX_STATES, state_codes
 from bbl.model.moments import one_hot
-from bbl.model.states import MAX_STATES, state_codes
 from bbl.parallel import serial_blas
 from bbl.rows.sample import Sample
 

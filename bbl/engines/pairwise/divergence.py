@@ -15,8 +15,8 @@ import numpy as np
 
 from bbl._ext.gibbs.gibbs import pack_size
 from bbl.checks import integer, real
+from bbl.engines.base import absent_levels
 from bbl.engines.engine_fit import EngineFit, Note
-from bbl.engines.naive import absent_levels
 from bbl.engines.pairwise.base import PairwiseEngine
 from bbl.engines.pairwise.penalties import TablePenalty
 from bbl.engines.variational.persistent import Likelihood, SampledGradient

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bbl.checks import integer, real
+from bbl.engines.base import absent_levels
 from bbl.engines.engine_fit import EngineFit, Note
-from bbl.engines.naive import absent_levels
 from bbl.engines.pairwise.base import PairwiseEngine
 from bbl.engines.pairwise.penalties import TablePenalty
 from bbl.engines.variational.persistent import simplex_tables

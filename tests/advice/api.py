@@ -64,8 +64,8 @@ BICLUSTERS = {
     ),
     "ratings off the scale": case(
         r"Use scale=\(lowest, highest\), or choose method='prototype'",
-        lambda: blocks(method="genetic", generations=2),
-        lambda: blocks(method="genetic", generations=2, scale=(0, 2)),
+        lambda: blocks(groups=None, method="genetic", generations=2),
+        lambda: blocks(groups=None, method="genetic", generations=2, scale=(0, 2)),
         lambda: blocks(groups=(2, 2), method="prototype"),
     ),
     "an option of another method": case(
@@ -83,8 +83,8 @@ BICLUSTERS = {
     ),
     "the most groups": case(
         r"Increase max_groups above 2, or pass groups=\.",
-        lambda: blocks(data=CHECKED, max_groups=2),
-        lambda: blocks(data=CHECKED, max_groups=4),
+        lambda: blocks(data=CHECKED, groups=None, max_groups=2),
+        lambda: blocks(data=CHECKED, groups=None, max_groups=4, n_init=2),
         lambda: blocks(data=CHECKED, groups=(3, 3)),
     ),
 }

@@ -40,8 +40,10 @@ def shot(formula: str = "y ~ .", data: Any = DATA, **options: Any) -> Any:
     return bbl.shooter(formula, data, **options, **QUIET)
 
 
-def blocks(formula: str = "rating ~ user*movie", data: Any = RATINGS, **options: Any) -> Any:
-    return bbl.bicluster(formula, data, **options, **QUIET)
+def blocks(
+    formula: str = "rating ~ user*movie", data: Any = RATINGS, groups: Any = (2, 2), **options: Any
+) -> Any:
+    return bbl.bicluster(formula, data, groups, **options, **QUIET)
 
 
 def blanks(call: Callable, also: tuple[str, ...] = ()) -> Advice:

@@ -373,8 +373,8 @@ TABLES = {
     ),
     "ratings of mcmc": case(
         r"Leave the response out \('~ user\*movie'\)",
-        lambda: blocks("rating ~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
-        lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
+        lambda: blocks("rating ~ user*movie", SEEN, None, method="mcmc", draws=20, warmup=20),
+        lambda: blocks("~ user*movie", SEEN, None, method="mcmc", draws=20, warmup=20),
     ),
     "rated and unrated": case(
         "Keep only one of the rows of this pair",
@@ -382,12 +382,14 @@ TABLES = {
             data=pd.DataFrame(
                 {"user": [0, 0, 1, 1], "movie": [0, 0, 0, 1], "rating": [0, 1, 1, 1]}
             ),
+            groups=None,
             method="mcmc",
             draws=20,
             warmup=20,
         ),
         lambda: blocks(
             data=RATED_TWICE.iloc[1:],
+            groups=None,
             method="mcmc",
             draws=20,
             warmup=20,

@@ -125,7 +125,11 @@ TABLE = {
     "no term is left": Advice(
         "Use a smaller lambda_, or 'ebic' or 'cv'",
         lambda: shot(lambda_=1e6),
-        (lambda: shot(lambda_=1.0), lambda: shot(lambda_="ebic"), lambda: shot(lambda_="cv")),
+        (
+            lambda: shot(lambda_=1.0),
+            lambda: shot(lambda_="ebic"),
+            lambda: shot(lambda_="cv", nfold=2),
+        ),
     ),
     "states of an exact refit": Advice(
         r"Use refit='pseudo'\.",
@@ -330,7 +334,7 @@ TABLE = {
     ),
     "groups of a criterion": Advice(
         "Use groups=",
-        lambda: blocks(metric="pearson"),
+        lambda: blocks(metric="pearson", groups=None),
         (lambda: blocks(metric="pearson", groups=(2, 2)),),
     ),
     "a posterior of two-way groups": Advice(
@@ -338,7 +342,7 @@ TABLE = {
         lambda: blocks(groups=(2, 2)).plot_similarity(),
         (
             lambda: blocks(
-                "~ user*movie", SEEN, method="mcmc", draws=20, warmup=20
+                "~ user*movie", SEEN, None, method="mcmc", draws=20, warmup=20
             ).plot_similarity(),
         ),
     ),
@@ -530,7 +534,7 @@ TABLE = {
         lambda: blocks("~ user*movie"),
         (
             lambda: blocks("rating ~ user*movie"),
-            lambda: blocks("~ user*movie", SEEN, method="mcmc", draws=20, warmup=20),
+            lambda: blocks("~ user*movie", SEEN, None, method="mcmc", draws=20, warmup=20),
         ),
     ),
 }

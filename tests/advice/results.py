@@ -1,5 +1,6 @@
 """Hints of fitted models: effects, evaluations, tests, draws and figures."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -328,7 +329,7 @@ JUDGED = {
     "a bootstrap of chosen terms": case(
         r"Assess predictions with crossVal\(\)",
         lambda: fit("y ~ .", method="shbm").bootstrap(nboot=3),
-        lambda: fit("y ~ .", method="shbm").crossVal(**QUIET),
+        lambda: fit("y ~ .", method="shbm").crossVal(nfold=2, **QUIET),
     ),
     "a permutation of two groups": case(
         "Use of='group', or pvalues='auto'",
@@ -490,8 +491,9 @@ def drawn(nsteps: int) -> Any:
     return bbl.mcSample(FITTED, nsteps=nsteps, seed=0, **QUIET)
 
 
+@functools.cache
 def AVERAGE_CV() -> Any:
-    return bbl.crossVal("y ~ .", DATA, method="auto", **QUIET)
+    return bbl.crossVal("y ~ a + b", DATA, method="auto", nfold=2, **QUIET)
 
 
 def weightless() -> Any:

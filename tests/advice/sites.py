@@ -41,7 +41,10 @@ class Site(NamedTuple):
 @functools.cache
 def sites(path: str) -> tuple[Site, ...]:
     """Return the sites of a file, a path below `bbl`."""
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+    source = (ROOT / path).read_text(encoding="utf-8")
+    if "hint=" not in source.replace(" ", ""):
+        return ()
+    tree = ast.parse(source)
     found = [
         Site(path, node.lineno, node.end_lineno or node.lineno, ast.unparse(keyword.value))
         for node in ast.walk(tree)

@@ -191,23 +191,33 @@ def predicted(fit, answers, priors):
     is_number = np.isin(np.arange(answers.shape[1]), fit.labels.measured)
     unknown = np.where(is_number, np.isnan(answers), answers == -1)
 
-    def of_rows(chosen):
+    refused = np.full((1, len(fit.labels.groups)), np.nan)
+
+    def of_rows(chosen, at_once=False):
         try:
             with warnings.catch_warnings():  # of columns that are unknown in all of these rows
                 warnings.simplefilter("ignore", bbl.errors.DataWarning)
                 frame = fit.predict(rows.iloc[chosen], "prob", "ignore", priors=given)
             return frame.iloc[:, :-1].to_numpy(float)
         except (bbl.errors.OptionError, bbl.errors.DataError):
-            if len(chosen) == 1:
-                return np.full((1, len(fit.labels.groups)), np.nan)
+            if at_once or len(chosen) == 1:
+                return refused
             return np.vstack([of_rows(half) for half in np.array_split(chosen, 2)])
 
-    expected = np.full((len(rows), len(fit.labels.groups)), np.nan)
+    every = np.arange(len(rows))
+    found = of_rows(every, at_once=True)
+    if found is not refused:
+        return found[position.ravel()]
+    expected = np.repeat(refused, len(rows), axis=0)
     patterns, pattern = np.unique(unknown, axis=0, return_inverse=True)
-    for number, own in enumerate(patterns):
-        chosen = np.flatnonzero(pattern.ravel() == number)
-        if not own.any() or np.isfinite(of_rows(chosen[:1])).all():
-            expected[chosen] = of_rows(chosen)
+    answered = np.array(
+        [
+            not own.any() or np.isfinite(of_rows(every[pattern.ravel() == number][:1])).all()
+            for number, own in enumerate(patterns)
+        ]
+    )
+    chosen = every[answered[pattern.ravel()]]
+    expected[chosen] = of_rows(chosen)
     return expected[position.ravel()]
 
 

@@ -260,7 +260,7 @@ def same(one, other, what):
 )
 @pytest.mark.parametrize("name", ALL_FITS)
 @pytest.mark.long
-def test_a_loaded_model_is_the_saved_one(name, tmp_path):
+def test_a_loaded_model_is_the_saved_one(name, tmp_path, undrawn):
     fit = FITS[name](tmp_path)
     live = questions(fit, tmp_path)
     answer_of_live = cache(lambda what: answer(live[what]))

@@ -88,8 +88,12 @@ REFUSALS = dict(zip(FITS, PAGE.KINDS.values(), strict=True))
 
 
 @functools.cache
-def plain(kind):
-    return FITS[kind]()
+def plain(kind, formula="y ~ a + b + c"):
+    return FITS[kind](formula)
+
+
+def with_pairs(kind):
+    return plain(kind, "y ~ .^2" if kind in ENGINES else "y ~ .")
 
 
 def tune(kind, fit):
@@ -135,7 +139,7 @@ def table(kind, fit):
 
 
 def odds_ratios(kind, fit):
-    assert len(fit("y ~ .^2" if kind in ENGINES else "y ~ .").odds_ratios()) == 6
+    assert len(with_pairs(kind).odds_ratios()) == 6
 
 
 def effects(kind, fit):
@@ -150,7 +154,7 @@ def what_if_page(model):
 
 
 def plot_network(kind, fit):
-    fit("y ~ .^2" if kind in ENGINES else "y ~ .").plot_network()
+    with_pairs(kind).plot_network()
 
 
 TRIALS = {
@@ -187,14 +191,16 @@ TRIALS = {
     "interactions": lambda kind, fit: plain(kind).interactions(),
     "likelihood": lambda kind, fit: [plain(kind).logLik(), plain(kind).aic, plain(kind).bic],
     "composite_criteria": lambda kind, fit: [plain(kind).claic, plain(kind).clbic],
-    "anova": lambda kind, fit: bbl.anova(fit("y ~ a + b"), plain(kind)),
+    "anova": lambda kind, fit: bbl.anova(plain(kind, "y ~ a + b"), plain(kind)),
     "goodness_of_fit": table,
     "odds_ratios": odds_ratios,
     "effects": effects,
     "effects_bootstrap": lambda kind, fit: plain(kind).avg_comparisons(
         "a", se="bootstrap", nboot=2
     ),
-    "etable": lambda kind, fit: str(bbl.etable({"one": plain(kind), "two": fit("y ~ a + b")})),
+    "etable": lambda kind, fit: str(
+        bbl.etable({"one": plain(kind), "two": plain(kind, "y ~ a + b")})
+    ),
     "explain": lambda kind, fit: plain(kind).explain(DATA.head(2)),
     "explore": lambda kind, fit: what_if_page(plain(kind)),
     "importance": lambda kind, fit: plain(kind).importance(DATA),

@@ -252,13 +252,13 @@ def test_intervals_of_fields_hold_their_level(ridge, truth):
     codes = np.column_stack([rng.integers(0, L, n) for L in levels])
     X = np.column_stack([codes[:, i] == a for i, L in enumerate(levels) for a in range(1, L)])
     h = np.array([[0.0, 0.0, 0.0, 0.0], [0.8, -0.5, 0.3, 0.0], [-0.4, 0.6, 0.0, 0.5]])
-    table = pd.DataFrame(codes.astype(str), columns=list("abc"))
+    table = pd.DataFrame(codes, columns=list("abc")).astype(str).astype("category")
     estimates, lower, upper = [], [], []
     for _ in range(fits):
         y = (X @ h.T + rng.gumbel(size=(n, 3))).argmax(axis=1)
         fit = bbl.bbl(
             "y ~ a + b + c",
-            table.assign(y=y.astype(str)),
+            table.assign(y=pd.Categorical.from_codes(y, list("012"))),
             method="conditional",
             ridge=ridge,
             verbose=0,

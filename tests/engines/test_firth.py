@@ -232,7 +232,12 @@ def test_profile_limits_cover_under_separation():
     for _ in range(500):
         a = rng.integers(0, 2, 30)
         y = rng.random(30) < np.where(a == 1, 0.95, 0.5)
-        data = pd.DataFrame({"a": a.astype(str), "y": np.where(y, "v", "u")})
+        data = pd.DataFrame(
+            {
+                "a": pd.Categorical.from_codes(a, list("01")),
+                "y": pd.Categorical.from_codes(y.astype(int), list("uv")),
+            }
+        )
         row = fit("y ~ a", data).inference().profile().iloc[0]
         covered.append(row["lower"] <= np.log(19.0) <= row["upper"])
     assert 0.92 <= np.mean(covered) <= 0.99

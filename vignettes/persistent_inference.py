@@ -324,7 +324,7 @@ ising = systems["ferromagnet, 64 spins"]
 sample = ising.draw(500, seed=5)
 rows = {}
 for name, options in variants.items():
-    fit = bbl.bbl("~ .^2", sample, method="pvi", n_iter=1500, seed=0, verbose=0, **options)
+    fit = bbl.bbl("~ .^2", sample, method="pvi", n_iter=1000, seed=0, verbose=0, **options)
     scores = ising.scores(ising.couplings(fit))
     rows[name] = dict(zip(("rms", "edges"), scores, strict=True))
 print(pd.DataFrame(rows).T.round(3))
@@ -377,7 +377,7 @@ else:
     sequences, levels, contacts = generated_protein()
     train = sequences[:200]
     test = sequences[200:]
-    iterations = 1500
+    iterations = 1000
 print("the paper's protein" if is_paper else "a generated protein", sequences.shape)
 
 # %%

@@ -221,8 +221,10 @@ def _print_beside(copied: pd.DataFrame, result: pd.DataFrame | pd.Series) -> Non
     """
     frame = result.to_frame() if isinstance(result, pd.Series) else result
     names = distinct_names([*copied.columns, *frame.columns])
-    # a result may have fewer rows, identified by their labels
-    joined = pd.concat([copied.loc[frame.index], frame], axis=1) if len(copied.columns) else frame
+    joined = frame
+    if len(copied.columns):
+        # a result may have fewer rows, identified by their labels
+        joined = pd.concat([copied.loc[frame.index], frame], axis=1)
     joined.columns = pd.Index(names, dtype=object)
     joined.to_csv(sys.stdout, index=False, lineterminator="\n")
 

@@ -358,6 +358,8 @@ class Products:
         classes, it is computed from the link and the row `weights` (n,). `which` selects terms
         (default: all); features are multiplied in the precision of `dtype`.
         """
+        from scipy.special import softmax
+
         which = np.arange(len(self.terms)) if which is None else which
         q, n = link.shape
         n_features = int(self.sizes[which].sum()) + 1  # including the constant
@@ -374,9 +376,7 @@ class Products:
                 # a matrix times its own transpose takes half of the work
                 out[:, 0, :, 0] += feature_block @ feature_block.T
                 continue
-            scores = to_scores @ link[:, rows]
-            p = np.exp(scores - scores.max(axis=0))
-            p /= p.sum(axis=0)  # class probabilities (K, n)
+            p = softmax(to_scores @ link[:, rows], axis=0)
             mean = to_scores.T @ p
             for a in range(q):
                 for b in range(a + 1):

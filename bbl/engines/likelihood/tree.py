@@ -67,7 +67,11 @@ def components(layout: Layout) -> list[Component]:
     # all pairs interact (m = 0, without components, is handled below)
     if layout.complete and layout.m > 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
-    n_components, label = _label_components(layout)
+    from scipy.sparse.csgraph import connected_components
+
+    # label (m,): component of each predictor; joined (m, m): whether two predictors share a term or
+    # structural zeros
+    n_components, label = connected_components(layout.joined, directed=False)
     if n_components == 1:
         return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     # predictors of each table of fields and of each term (`layout.scopes`), by component
@@ -91,21 +95,6 @@ def components(layout: Layout) -> list[Component]:
         sublayout = Layout(layout.n_levels[predictors], terms, support, scores=scores)
         found_components.append(Component(predictors, sublayout, np.concatenate(positions)))
     return found_components
-
-
-def _label_components(layout: Layout) -> tuple[int, np.ndarray]:
-    """Return the number of components, and the component (m,) of each predictor."""
-    joined = layout.joined  # (m, m): whether two predictors share a term or structural zeros
-    n_components = 0
-    label = np.full(layout.m, -1)
-    for first in range(layout.m):
-        if label[first] < 0:
-            reached = np.array([first])
-            while len(reached):
-                label[reached] = n_components
-                reached = np.flatnonzero(joined[reached].any(axis=0) & (label < 0))
-            n_components += 1
-    return n_components, label
 
 
 MAX_COLUMNS = 64  # maximum number of parameters whose covariances are computed at once

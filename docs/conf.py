@@ -7,6 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from jinja2 import FileSystemLoader
+from jinja2.sandbox import SandboxedEnvironment
+from numpydoc import docscrape_sphinx
+
 import bbl
 
 DOCS = Path(__file__).resolve().parent
@@ -61,9 +65,15 @@ os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")
 
 autosummary_generate = True
 autodoc_typehints = "none"
+autodoc_use_type_comments = False  # there are none, and finding them takes long
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 numpydoc_xref_param_type = False
+# numpydoc would make an environment for each docstring, and compile its template there again
+templates = SandboxedEnvironment(
+    loader=FileSystemLoader(Path(docscrape_sphinx.__file__).parent / "templates")
+)
+docscrape_sphinx.SandboxedEnvironment = lambda loader: templates
 default_role = "py:obj"
 intersphinx_mapping = (
     {

@@ -449,13 +449,12 @@ def dummies(data, pairs=False):
     """Return a 0/1 column for each level but the first, and the products of the columns of two
     predictors.
     """
-    codes = data[NAMES].map("rst".index).to_numpy()
-    single = [np.eye(L)[codes[:, i]][:, 1:] for i in range(len(NAMES))]
+    single = [np.column_stack([data[name] == level for level in "st"]) for name in NAMES]
     products = [
-        (single[i][:, :, None] * single[j][:, None]).reshape(len(data), -1)
-        for i, j in itertools.combinations(range(len(NAMES)), 2)
+        (one[:, :, None] * other[:, None]).reshape(len(data), -1)
+        for one, other in itertools.combinations(single, 2)
     ]
-    return np.hstack(single + products if pairs else single)
+    return np.hstack(single + products if pairs else single).astype(float)
 
 
 def naive(train, test):
@@ -512,7 +511,8 @@ def truth(scenario, test):
             if i < j:
                 energy += np.pad(J, ((1, 0), (1, 0)))[states[:, i], states[:, j]]
         log_p.append(energy - np.logaddexp.reduce(energy))
-    row = test[NAMES].map("rst".index).to_numpy() @ L ** np.arange(len(NAMES) - 1, -1, -1)
+    codes = (test[NAMES] == "s") + 2 * (test[NAMES] == "t")
+    row = codes.to_numpy() @ L ** np.arange(len(NAMES) - 1, -1, -1)
     return 1 / (1 + np.exp((log_p[0] - log_p[1])[row]))
 
 

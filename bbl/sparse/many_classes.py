@@ -70,8 +70,7 @@ def minimise_groups(descent: Descent) -> float:
     The iteration stops if the violation is at most ``descent.max_violation``, after
     ``descent.max_steps`` steps of either kind, or if no step makes progress beyond rounding errors.
     """
-    link = descent.products.link(descent.theta, descent.intercept)
-    point = Point(descent.theta, descent.intercept, link, descent.evaluate(link))
+    point = Point(descent.theta, descent.intercept, descent.link, descent.loss)
     curvature = FIRST_CURVATURE * descent.problem.total
     slope = _slope_at(descent, point)
     descent.n_steps = 0
@@ -99,6 +98,7 @@ def minimise_groups(descent: Descent) -> float:
         )
     descent.theta = point.theta
     descent.intercept = point.intercept
+    descent.link = point.link
     descent.loss = point.loss
     return slope.violation
 

@@ -94,6 +94,8 @@ def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
 
     The rows of each term start at `starts` (T + 1,); the last entry is D.
     """
+    if theta.shape[1] == 1 and (not group or len(theta) == len(starts) - 1):  # of single numbers
+        return np.abs(theta[:, 0])
     squares = np.einsum("ij,ij->i", theta, theta)
     # reduceat needs at least one row
     return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
@@ -152,11 +154,13 @@ class Descent:
         Penalties of the terms.
     to_scores : ndarray, shape (K, q)
         Maps links to class scores.
+    link : ndarray, shape (q, n)
+        Link at `theta` and `intercept`.
     slope, curve : ndarrays, shapes (q, n) and (n,)
         First derivative of the loss at the most recently evaluated link, and a bound on the second
         derivative.
     loss : float
-        Loss at `theta` and `intercept`; nan before the first descent.
+        Loss at `theta` and `intercept`.
     prefers_hessian : bool
         Whether Hessians are computed up to a larger size, as for K > 2 or after coordinate descent
         over rows was slow.
@@ -184,9 +188,10 @@ class Descent:
         self.lambdas = penalty.of_terms(problem, self.products.terms)
         self.slope = np.empty((problem.K - 1, problem.n))
         self.curve = np.empty(problem.n)
+        self.link = self.products.link(self.theta, self.intercept)
+        self.loss = self.evaluate(self.link)
         # with more than two classes, `curve` is only a bound, so the exact Hessian is computed from
         # the start
-        self.loss = math.nan
         self.prefers_hessian = problem.K > 2
         self.is_ill_conditioned = False
         self.n_exhausted = 0
@@ -233,9 +238,7 @@ class Descent:
         """
         products = self.products
         group = self.penalty.group
-        link = products.link(self.theta, self.intercept)
-        self.loss = self.evaluate(link)
-        objective = self.loss + self.penalties(self.theta)
+        penalty = self.penalties(self.theta)
         least_penalty = float(self.lambdas.min(initial=math.inf))
         if math.isinf(least_penalty):  # without terms, only the intercept is fitted
             least_penalty = min(self.penalty.lambdas)
@@ -265,31 +268,27 @@ class Descent:
             # proportion of the current violation, which decreases quadratically below 1, but at
             # least a tenth of the final violation
             tolerance = max(0.1 * max_violation, 0.05 * violation * min(1.0, violation))
-            theta, intercept = self._newton_target(link, gradient, intercept_gradient, tolerance)
+            theta, intercept = self._newton_target(gradient, intercept_gradient, tolerance)
             step = theta - self.theta
             intercept_step = intercept - self.intercept
             predicted_change = float((gradient * step).sum() + intercept_gradient @ intercept_step)
-            predicted_change += self.penalties(theta) - self.penalties(self.theta)
+            predicted_change += self.penalties(theta) - penalty
             # positive if the intercept is at its bound; if the model was not minimised, rounding
             # errors of the objective may exceed the change
-            least_change = ROUNDING * abs(objective) if self.n_exhausted else 0.0
+            least_change = ROUNDING * abs(self.loss + penalty) if self.n_exhausted else 0.0
             if -predicted_change <= least_change:
                 break
-            new_point = self._line_search(link, theta, intercept, objective, predicted_change)
-            if new_point is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
+            new_penalty = self._line_search(theta, intercept, penalty, predicted_change)
+            if new_penalty is None or self.n_exhausted == MAX_EXHAUSTED_STEPS:
                 break  # no decrease beyond rounding errors, or hardly any
-            link, objective = new_point
+            penalty = new_penalty
         return violation
 
     def _newton_target(
-        self,
-        link: np.ndarray,
-        gradient: np.ndarray,
-        intercept_gradient: np.ndarray,
-        tolerance: float,
+        self, gradient: np.ndarray, intercept_gradient: np.ndarray, tolerance: float
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return weights (D, q) and intercept (q,) that minimise the penalised quadratic model at a
-        link (q, n).
+        """Return weights (D, q) and intercept (q,) that minimise the penalised quadratic model at
+        `link`.
 
         For a step s, the model is ``<gradient, s> + s' H s / 2`` plus the penalty after the step,
         where H is the Hessian of the loss. `gradient` (D, q) and `intercept_gradient` (q,) are
@@ -334,7 +333,7 @@ class Descent:
         # single precision is usually enough because the Hessian affects the steps, but not the
         # minimum
         dtype, ridge = (np.float64, SMALL_RIDGE) if self.is_ill_conditioned else (np.float32, RIDGE)
-        hessian = products.hessian(link, self.problem.weights, self.curve, active, dtype)
+        hessian = products.hessian(self.link, self.problem.weights, self.curve, active, dtype)
         hessian.flat[:: len(hessian) + 1] *= 1 + ridge  # the diagonal
         # weights of the active terms, followed by the intercept as a term without a penalty
         rows = np.flatnonzero(np.repeat(is_active, products.sizes))
@@ -368,35 +367,33 @@ class Descent:
         return np.maximum.reduceat(norm, self.products.starts[:-1])
 
     def _line_search(
-        self,
-        link: np.ndarray,
-        theta: np.ndarray,
-        intercept: np.ndarray,
-        objective: float,
-        predicted_change: float,
-    ) -> tuple[np.ndarray, float] | None:
+        self, theta: np.ndarray, intercept: np.ndarray, penalty: float, predicted_change: float
+    ) -> float | None:
         """Move towards `theta` (D, q) and `intercept` (q,); the step is halved until the objective
         decreases sufficiently.
 
-        `objective` is the objective at `link` (q, n), and `predicted_change` the change predicted
-        by the quadratic model for the full step. Set `self.theta` and `self.intercept`, and return
-        the new link and objective, or None if no step decreases the objective.
+        `penalty` is the total penalty of the current weights, and `predicted_change` the change
+        predicted by the quadratic model for the full step. Set `theta`, `intercept`, `link` and
+        `loss`, and return the new penalty, or None if no step decreases the objective.
         """
+        link = self.link
+        objective = self.loss + penalty
         target_link = self.products.link(theta, intercept)
         step = 1.0
         while step > 1e-10:
             trial_theta = self.theta + step * (theta - self.theta) if step < 1 else theta
             trial_link = link + step * (target_link - link) if step < 1 else target_link
             loss = self.evaluate(trial_link)
-            trial_objective = loss + self.penalties(trial_theta)
+            trial_penalty = self.penalties(trial_theta)
             # sufficient decrease (Armijo), except for rounding errors
-            if trial_objective <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(
+            if loss + trial_penalty <= objective + 1e-4 * step * predicted_change + ROUNDING * abs(
                 objective
             ):
                 self.intercept = self.intercept + step * (intercept - self.intercept)
                 self.theta = trial_theta
+                self.link = trial_link
                 self.loss = loss
-                return trial_link, trial_objective
+                return trial_penalty
             step *= 0.5
         self.loss = self.evaluate(link)  # this restores slope and curvature at `theta`
         return None

@@ -116,16 +116,20 @@ def _write_site(
 ) -> None:
     """Write the fields and couplings of site `i`, in the reference gauge, to `site_theta`."""
     rows = slice(layout.start[i], layout.start[i + 1])
-    to_scores = contrasts(descent.problem.K)
+    to_scores = descent.to_scores
     fields = to_scores @ descent.intercept
     starts = descent.products.starts
     # the tables of other neighbours are zero, as `site_theta` is
     nonzero_rows = np.flatnonzero(descent.theta.any(axis=1))
-    for k in np.unique(np.searchsorted(starts, nonzero_rows, side="right") - 1):
-        j = neighbours[k]
-        weights = descent.theta[starts[k] : starts[k + 1]]
-        table = simplex(int(layout.n_levels[j])) @ weights @ to_scores.T  # (L_j, L_i)
-        fields += table[0]
-        coupling = table[1:, 1:] - table[:1, 1:] - table[1:, :1] + table[0, 0]
-        site_theta[rows, 1 + layout.start[j] : 1 + layout.start[j + 1]] = coupling.T
+    coupled = np.unique(np.searchsorted(starts, nonzero_rows, side="right") - 1)
+    n_levels = layout.n_levels[neighbours[coupled]]
+    for L in np.unique(n_levels).tolist():
+        which = coupled[n_levels == L]  # neighbours with L levels
+        levels = np.arange(L - 1)
+        weights = descent.theta[starts[which, None] + levels]
+        tables = simplex(L) @ weights @ to_scores.T  # (neighbours, L, L_i)
+        fields += tables[:, 0].sum(axis=0)
+        couplings = tables[:, 1:, 1:] - tables[:, :1, 1:] - tables[:, 1:, :1] + tables[:, :1, :1]
+        columns = 1 + layout.start[neighbours[which], None] + levels
+        site_theta[rows, columns.ravel()] = couplings.reshape(columns.size, -1).T
     site_theta[rows, 0] = fields[1:] - fields[0]

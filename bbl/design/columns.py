@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from bbl.checks import near_match
-from bbl.design.factors import Factor, check_discrete, refuse_identifier
+from bbl.design.factors import MAX_FRACTIONS, Factor, check_discrete, refuse_identifier
 from bbl.design.formula import FormulaTerms
 from bbl.design.frames import Frame
 from bbl.design.values import (
@@ -225,7 +225,10 @@ def read_column(
         is_response,
         sums_out,
         tell_missing,
-        None if n_observed is None else column.value_rows(n_observed),
+        # `check_discrete` needs them only for columns of many values
+        column.value_rows(n_observed)
+        if n_observed is not None and len(column.values) > MAX_FRACTIONS
+        else None,
         numbers_advice,
     )
     argument = "xlevels" if name in levels_by_name else "data"  # named in error messages

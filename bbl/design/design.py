@@ -486,8 +486,8 @@ class Design:
             numeric = choose_numbers(
                 rules.numeric, terms.predictors, frame if rules.measured else None
             )
-        # converted to a wider type below if a column needs it
-        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8)
+        # converted to a wider type below if a column needs it; written column by column
+        codes = np.empty((len(keep), len(terms.predictors)), dtype=np.uint8, order="F")
         # is_missing: mask (n, m), or None if no values are missing, which is always the case with
         # "raise" and "drop"
         factors = []
@@ -529,6 +529,7 @@ class Design:
         predictors = tuple(factors if declared else [f.padded() for f in factors])
         design = cls(terms, response, predictors, missing, incomplete, declared, weights_name)
         # with "level", the codes contain the missing values
+        codes = np.ascontiguousarray(codes)
         sample = Sample(codes, counts, y, is_missing if missing == "marginal" else None)
         return EncodedTable(design, sample, index, keep)
 
@@ -575,7 +576,7 @@ class Design:
         """
         choice("unseen", unseen, ("raise", "ignore"))
         frame = to_frame(newdata, "newdata")
-        codes = np.empty((frame.n, len(self.predictors)), dtype=self.code_dtype)
+        codes = np.empty((frame.n, len(self.predictors)), dtype=self.code_dtype, order="F")
         policy = missing or self.missing
         is_missing = None
         problems = ColumnProblems()
@@ -606,7 +607,7 @@ class Design:
                     is_missing, codes.shape, i, column.missing() if skip_missing else None
                 )
         problems.refuse()
-        return codes, is_missing
+        return np.ascontiguousarray(codes), is_missing
 
     def weigh(
         self, frame: Frame, weights: Hashable | ArrayLike | None

@@ -26,7 +26,14 @@ from bbl.design.values import (
 from bbl.errors import BBLTypeError, DataError, Hint, LevelError
 from bbl.rows.sample import code_dtype
 
-__all__ = ["MAX_INTEGERS", "Factor", "check_discrete", "has_many_fractions", "refuse_identifier"]
+__all__ = [
+    "MAX_FRACTIONS",
+    "MAX_INTEGERS",
+    "Factor",
+    "check_discrete",
+    "has_many_fractions",
+    "refuse_identifier",
+]
 
 
 MAX_SHOWN = 5  # maximum number of levels shown in a message
@@ -412,7 +419,7 @@ def check_discrete(
     values,) contains the number of rows with each value (by default, counted in the column); a row
     with frequency k counts as k rows. `numbers_advice` is the same as in `EncodingRules`.
     """
-    if column.declared:
+    if column.declared or len(column.values) <= MAX_FRACTIONS:
         return
     if rows is None:
         rows = column.value_rows()

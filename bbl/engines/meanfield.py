@@ -269,7 +269,6 @@ def _inverses(C: np.ndarray, grid: list[float], clip: bool) -> Iterator[tuple[np
         # eigenvalues of the shrunk covariance
         shrunk = (1.0 - eps) * mean_variance + eps * eigenvalues
         floor = SINGULAR * shrunk.max() or 1.0  # 1 if no predictor varies and none is coupled
-        yield (
-            (eigenvectors / np.maximum(shrunk, floor)) @ eigenvectors.T,
-            bool((shrunk < floor).any()),
-        )
+        scaled = eigenvectors / np.sqrt(np.maximum(shrunk, floor))
+        # a matrix times its own transpose takes half of the work
+        yield scaled @ scaled.T, bool((shrunk < floor).any())

@@ -225,7 +225,7 @@ def compare_dropped(fit, expected: dict | None) -> list[Check]:
     if expected is None:  # as where the maximum is in a limit
         return []
     layout, rows = fit.estimate.parameters.layout, fit.training.pooled
-    value, rank = fit.engine.maximum_likelihood(rows, layout)
+    value, rank, _ = fit.engine.maximum_likelihood(rows, layout)
     checks = []
     for term, df, ratio, p in zip(
         *(expected[name] for name in ("term", "df", "LRT", "p")), strict=True
@@ -234,7 +234,7 @@ def compare_dropped(fit, expected: dict | None) -> list[Check]:
         if len(scope) == 1:  # a predictor always has its field
             continue
         terms = [other for other in layout.scopes[layout.m :] if tuple(other) != scope]
-        small, small_rank = fit.engine.maximum_likelihood(
+        small, small_rank, _ = fit.engine.maximum_likelihood(
             rows, Layout(layout.n_levels, terms, layout.support)
         )
         found = 2.0 * (value - small)

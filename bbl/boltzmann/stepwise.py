@@ -131,7 +131,7 @@ class StepScorer:
                 n_parameters += n_free(layout)
                 continue
             self.engine.layout(rows, layout)  # raises an error if the engine refuses the tables
-            log_likelihood, rank = self.engine.maximum_likelihood(rows, layout.of_group(g))
+            log_likelihood, rank, _ = self.engine.maximum_likelihood(rows, layout.of_group(g))
             total += log_likelihood
             n_parameters += rank
         return Score(total, n_parameters)

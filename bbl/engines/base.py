@@ -628,8 +628,8 @@ class Engine:
         """
         raise NotImplementedError
 
-    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the maximum log-likelihood of `rows` and the number of free parameters.
+    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int, np.ndarray]:
+        """Return the maximum log-likelihood, the number of free parameters, and the parameters.
 
         This method requires that `has_likelihood` is True.
         """

@@ -249,14 +249,14 @@ class Layout:
 
     def of_group(self, group: int) -> Layout:
         """Return the layout with the structural zeros of one group."""
-        return self if self.support is None else self._with_support(self.support.of_group(group))
+        return self if self.support is None else self.with_support(self.support.of_group(group))
 
     @property
     def of_pooled(self) -> Layout:
         """The layout with only the structural zeros that all groups share."""
-        return self if self.support is None else self._with_support(self.support.pooled)
+        return self if self.support is None else self.with_support(self.support.pooled)
 
-    def _with_support(self, support: Support) -> Layout:
+    def with_support(self, support: Support) -> Layout:
         """Return a layout with the same terms and a different `support`."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
@@ -440,8 +440,8 @@ def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, .
         raise ValueError("a term must have at least two predictors")
     sorted_by_order = []
     for order in range(2, max(arrays_by_order) + 1):
-        unsorted_terms = np.concatenate(arrays_by_order.get(order, [np.empty((0, order))])).astype(
-            np.intp, copy=False
+        unsorted_terms = np.ascontiguousarray(
+            np.concatenate(arrays_by_order.get(order, [np.empty((0, order))])), dtype=np.intp
         )
         sorted_terms = np.sort(unsorted_terms, axis=1)
         is_repeated = sorted_terms[:, 1:] == sorted_terms[:, :-1]
@@ -452,9 +452,7 @@ def _group_by_order(terms, m: int, is_number: np.ndarray) -> tuple[np.ndarray, .
         if order == 2:  # one key i m + j per pair: np.unique is much faster on numbers than on rows
             keys = sorted_terms[:, 0] * m + sorted_terms[:, 1]
             if (keys[1:] <= keys[:-1]).any():
-                keys = np.unique(keys)
-            # m = 0 has no keys
-            sorted_terms = np.column_stack(np.divmod(keys, max(m, 1))).astype(np.intp)
+                sorted_terms = np.column_stack(np.divmod(np.unique(keys), m))
         else:
             sorted_terms = np.unique(sorted_terms, axis=0)
         sorted_terms.setflags(write=False)

@@ -111,7 +111,7 @@ def exact_ratio_test(
         sparse_scope = _find_sparse_margin(rows, group_layouts[0], small_layout, dropped, engine)
         if sparse_scope is not None:
             return SparseMargin(g, sparse_scope)
-        (log_likelihood, rank), (small_log_likelihood, small_rank) = (
+        (log_likelihood, rank, _), (small_log_likelihood, small_rank, _) = (
             engine.maximum_likelihood(rows, group_layout) for group_layout in group_layouts
         )
         statistic += 2.0 * (log_likelihood - small_log_likelihood)
@@ -214,8 +214,7 @@ def _fit_margin(
     observed = table.counts(margin)
     expected = observed  # a model with the term of all predictors in `scope` is saturated
     if scope not in terms or score_map(model) is not None:
-        # `unpenalised` starts at zero, fits all predictors, and returns the parameters first
-        theta = engine.unpenalised(margin, model, np.zeros(model.size), np.arange(model.m))[0]
+        *_, theta = engine.maximum_likelihood(margin, model)
         # times the probabilities of all cells
         expected = margin.total * table.log_partition(theta)[1]
         expected[expected < NO_SHARE * margin.total] = 0.0

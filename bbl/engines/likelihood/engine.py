@@ -349,9 +349,9 @@ class MaximumLikelihood(Engine):
         influence = engine._influence_of_sample(rows, layout, theta)
         return Unpenalised(influence.theta, influence.determined, influence)
 
-    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int]:
-        """Return the unpenalised maximum log-likelihood and the number of free parameters."""
+    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int, np.ndarray]:
+        """Return the unpenalised maximum, the number of free parameters, and the parameters."""
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
         # value is per observation; basis marks as many parameters as the fit has degrees of freedom
-        return rows.total * solution.value, int(solution.basis.sum())
+        return rows.total * solution.value, int(solution.basis.sum()), solution.theta

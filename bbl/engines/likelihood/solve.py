@@ -281,15 +281,14 @@ class Solver:
             return None
         tree = JunctionTree(component.layout, order)
         counts = _sum_rows(component, rows, ("cliques", tuple(order)), tree.counts)
-        theta = tree.closed_form(counts)
-        if theta is None:
+        closed_form = tree.closed_form(counts)
+        if closed_form is None:
             return None
-        target = tree.moments_of(counts / rows.total)
-        margins = tree.margins(theta)
-        norm = float(np.linalg.norm(target - tree.moments(margins)))
+        theta, log_likelihood = closed_form
         all_parameters = np.ones(component.layout.size, dtype=bool)
+        # 0: the gradient is zero, up to rounding
         return Solution(
-            theta, float(target @ theta) - margins.log_z, norm, 0, all_parameters, all_parameters
+            theta, log_likelihood / rows.total, 0.0, 0, all_parameters, all_parameters
         )
 
     def _fit_states(

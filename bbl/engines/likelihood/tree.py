@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -64,37 +65,38 @@ class Component(NamedTuple):
 
 def components(layout: Layout) -> list[Component]:
     """Return the connected components of the interaction graph, ordered by first predictor."""
+    whole = [Component(np.arange(layout.m), layout, np.arange(layout.size))]
     # all pairs interact (m = 0, without components, is handled below)
     if layout.complete and layout.m > 1:
-        return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
-    from scipy.sparse.csgraph import connected_components
-
-    # label (m,): component of each predictor; joined (m, m): whether two predictors share a term or
-    # structural zeros
-    n_components, label = connected_components(layout.joined, directed=False)
-    if n_components == 1:
-        return [Component(np.arange(layout.m), layout, np.arange(layout.size))]
-    # predictors of each table of fields and of each term (`layout.scopes`), by component
-    scopes: list[list[tuple[int, ...]]] = [[] for _ in range(n_components)]
-    for scope in layout.scopes:
-        scopes[label[scope[0]]].append(scope)
-    flat_positions = np.arange(layout.size)
+        return whole
+    connected = _connected_predictors(layout)
+    if len(connected) == 1:
+        return whole
     found_components = []
-    for k in range(n_components):
-        predictors = np.flatnonzero(label == k)
-        # number of each predictor within its component
-        number = {int(i): new for new, i in enumerate(predictors)}
-        terms = [tuple(number[i] for i in scope) for scope in scopes[k] if len(scope) > 1]
-        # table(v, *scope): the entries of v for one term; the new layout keeps the order of the
-        # terms
-        positions = [layout.table(flat_positions, *scope).ravel() for scope in scopes[k]]
-        support = layout.support  # structural zeros; their predictors are all in one component
-        if support is not None:
-            support = support.renumbered(number) if label[support.scope[0]] == k else None
-        scores = None if layout.scores is None else [layout.scores[i] for i in predictors]
-        sublayout = Layout(layout.n_levels[predictors], terms, support, scores=scores)
-        found_components.append(Component(predictors, sublayout, np.concatenate(positions)))
+    for members in connected:
+        predictors = np.array(sorted(members))
+        sublayout = layout.only(predictors)
+        # structural zeros; their predictors are all in one component
+        if layout.support is not None and layout.support.scope[0] in members:
+            number = {int(i): new for new, i in enumerate(predictors)}
+            sublayout = sublayout.with_support(layout.support.renumbered(number))
+        # the new layout keeps the order of the tables
+        has_table = [scope[0] in members for scope in layout.scopes]
+        positions = np.flatnonzero(np.repeat(has_table, np.diff(layout.cuts)))
+        found_components.append(Component(predictors, sublayout, positions))
     return found_components
+
+
+def _connected_predictors(layout: Layout) -> list[set[int]]:
+    """Return the predictors of each connected component, ordered by first predictor."""
+    component = [{i} for i in range(layout.m)]  # of each predictor, given the scopes so far
+    zeros = [] if layout.support is None else [layout.support.scope]
+    for scope in layout.scopes + zeros:
+        if any(component[i] is not component[scope[0]] for i in scope):
+            merged = set().union(*(component[i] for i in scope))
+            for i in merged:
+                component[i] = merged
+    return [members for i, members in enumerate(component) if i == min(members)]
 
 
 MAX_COLUMNS = 64  # maximum number of parameters whose covariances are computed at once
@@ -179,7 +181,6 @@ class JunctionTree:
     clique_of_term : ndarray of intp, shape (n_scopes,)
         Index of the clique for each of `layout.scopes`. This is the clique of the predictor in the
         scope that is eliminated first.
-    design : CliqueDesign
     """
 
     def __init__(self, layout: Layout, order: list[int]):
@@ -193,7 +194,11 @@ class JunctionTree:
         self.clique_of_term = np.array(
             [int(self.step[list(scope)].min()) for scope in layout.scopes], dtype=np.intp
         )
-        self.design = CliqueDesign(layout, self.cliques, self.clique_of_term)
+
+    @cached_property
+    def design(self) -> CliqueDesign:
+        """The parts of the cliques, and the parameters that contribute to their cells."""
+        return CliqueDesign(self.layout, self.cliques, self.clique_of_term)
 
     def spread(self, total: float) -> np.ndarray:
         """Return the weight (n_cells,) of each cell if `total` is spread evenly over states."""
@@ -211,23 +216,25 @@ class JunctionTree:
             )
         return out
 
-    def closed_form(self, counts: np.ndarray) -> np.ndarray | None:
-        """Return the maximum likelihood parameters (size,), given the `counts` (n_cells,).
+    def closed_form(self, counts: np.ndarray) -> tuple[np.ndarray, float] | None:
+        """Return the maximum likelihood parameters (size,) and the log-likelihood of all rows.
 
-        The result is None if a count is zero, or if the model lacks a term for some subset of the
-        predictors in a clique. Otherwise, the probability of a row is a product of conditional
-        frequencies, with one factor for each clique: the frequency of the clique's predictor given
-        its separator.
+        `counts` (n_cells,) contains the observed counts. The result is None if a count is zero, or
+        if the model lacks a term for some subset of the predictors in a clique. Otherwise, the
+        probability of a row is a product of conditional frequencies, with one factor for each
+        clique: the frequency of the clique's predictor given its separator.
         """
         theta = np.zeros(self.layout.size)
+        log_likelihood = 0.0
         for clique in self.cliques:
             table = counts[clique.cells].reshape(clique.shape)
             if not table.all():
                 return None
             energy = np.log(table / table.sum(axis=0))  # axis 0 is the clique's predictor
+            log_likelihood += float(table.ravel() @ energy.ravel())
             if not add_parameters(self.layout, theta, clique.scope, energy):
                 return None
-        return theta
+        return theta, log_likelihood
 
     def unfilled(self) -> Margins:
         """Return `Margins` with uninitialised arrays."""

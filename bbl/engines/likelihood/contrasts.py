@@ -34,9 +34,10 @@ def add_parameters(
         Whether the model contains all terms that are needed. If False, only some entries of `theta`
         have been changed.
     """
+    energy = energy.copy()
     for axis in range(len(scope)):  # keep level 0, replace other levels by differences from it
-        reference = energy.take([0], axis)
-        energy = np.concatenate([reference, np.delete(energy, 0, axis) - reference], axis)
+        by_level = energy.swapaxes(0, axis)  # a view
+        by_level[1:] -= by_level[:1]
     for order in range(1, len(scope) + 1):
         for axes in combinations(range(len(scope)), order):
             table = energy[

@@ -287,9 +287,7 @@ class Solver:
         theta, log_likelihood = closed_form
         all_parameters = np.ones(component.layout.size, dtype=bool)
         # 0: the gradient is zero, up to rounding
-        return Solution(
-            theta, log_likelihood / rows.total, 0.0, 0, all_parameters, all_parameters
-        )
+        return Solution(theta, log_likelihood / rows.total, 0.0, 0, all_parameters, all_parameters)
 
     def _fit_states(
         self, component: Component, rows: Rows, penalty: Penalty, start: np.ndarray | None

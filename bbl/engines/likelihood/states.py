@@ -172,25 +172,14 @@ class StateTable:
         predictor, their product is always 0, and the result is n, which is not a cell.
         """
         codes = self.codes(self.cells)
-        has_predictor = (codes > 0).astype(float)  # the predictors of each parameter
-        n_shared_predictors = has_predictor[rows] @ has_predictor.T
-        # n_shared_levels: number of predictors for which both parameters have the same level. These
-        # levels are contained in the positions of both cells but should count only once in the
-        # product's position, so `shared_position` is subtracted below. Floats, as from the matrix
-        # product, represent both exactly.
-        n_shared_levels, shared_position = np.zeros((2, *n_shared_predictors.shape))
-        for i, L in enumerate(self.shape):
-            for level in range(1, L):
-                in_row = codes[rows, i] == level
-                in_column = codes[:, i] == level
-                shares_level = (
-                    np.outer(in_row, in_column) if in_row.any() and in_column.any() else None
-                )
-                if shares_level is not None:
-                    n_shared_levels += shares_level
-                    shared_position += shares_level * float(level * self.strides[i])
-        joint_cells = self.cells[rows, None] + self.cells - shared_position.astype(np.intp)
-        return np.where(n_shared_levels == n_shared_predictors, joint_cells, self.n)
+        is_possible = np.ones((len(codes[rows]), self.layout.size), dtype=bool)
+        joint_cells = np.zeros(is_possible.shape, dtype=np.intp)
+        for i in range(len(self.shape)):
+            level = codes[rows, i, None]
+            other_level = codes[:, i]
+            is_possible &= (level == other_level) | (level == 0) | (other_level == 0)
+            joint_cells += np.maximum(level, other_level) * self.strides[i]
+        return np.where(is_possible, joint_cells, self.n)
 
     def indicators(self) -> np.ndarray:
         """Return the indicators (n, size) of all parameters in all states."""

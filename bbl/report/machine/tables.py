@@ -31,6 +31,7 @@ __all__ = [
     "filled_frame",
     "level_columns",
     "level_index",
+    "parameter_columns",
     "parameter_names",
 ]
 
@@ -309,34 +310,14 @@ class Coefficients(Named, Notebook):
         >>> fit.coef().to_frame().shape
         (18, 9)
         """
-        labels = self._labels
         parameters = self._parameters
-        layout = parameters.layout
-        K = len(labels.groups)
-        levels = [level for predictor_levels in labels.levels for level in predictor_levels[1:]]
-        # (max(order, 2), K size): for each parameter, the fields (0..D-1) of its levels; -1 if it
-        # has fewer predictors
-        fields = np.tile(term_columns(layout), K)
-        # predictor of each field, (D + 1,); the last entry is for field -1
-        predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)
-        pooled = np.full(layout.size, np.nan) if parameters.pooled is None else parameters.pooled
-        label_columns = {}
-        for k, field in enumerate(fields):  # the k-th predictor of each parameter
-            number = str(k + 1) if k else ""
-            label_columns[f"predictor{number}"] = _labels_of_codes(labels.names, predictor[field])
-            # slopes of numbers have no level
-            is_slope = np.isin(predictor[field], labels.numbers)
-            label_columns[f"level{number}"] = _labels_of_codes(
-                levels, np.where(is_slope, -1, field)
-            )
+        size = parameters.layout.size
+        pooled = np.full(size, np.nan) if parameters.pooled is None else parameters.pooled
         return pd.DataFrame(
             {
-                # a coupling has a second predictor
-                "term": _labels_of_codes(("h", "J"), (fields[1] >= 0).astype(np.intp)),
-                "group": _labels_of_codes(labels.groups, np.repeat(np.arange(K), layout.size)),
-                **label_columns,
+                **parameter_columns(self._labels, parameters.layout),
                 "estimate": parameters.theta.ravel(),
-                "pooled": np.tile(pooled, K),
+                "pooled": np.tile(pooled, len(parameters.theta)),
                 "difference": (parameters.theta - pooled).ravel(),
             }
         )
@@ -409,24 +390,54 @@ def parameter_names(labels: Labels, layout: Layout) -> list[str]:
     return [":".join(fields[k] for k in cell if k >= 0) for cell in term_columns(layout).T]
 
 
-def _labels_of_codes(labels: Iterable, codes: np.ndarray) -> pd.Categorical | np.ndarray:
-    """Return ``labels[code]`` for each code, or a missing value for -1.
+def parameter_columns(labels: Labels, layout: Layout) -> dict[str, pd.Categorical | np.ndarray]:
+    """Return the columns of `Coefficients.to_frame` that identify each parameter of each group."""
+    K = len(labels.groups)
+    # (max(order, 2), K size): for each parameter, the fields (0..D-1) of its levels; -1 if it has
+    # fewer predictors
+    fields = np.tile(term_columns(layout), K)
+    # predictor of each field, (D + 1,); the last entry is for field -1
+    predictor = np.append(np.repeat(np.arange(layout.m), np.diff(layout.start)), -1)
+    names = _LabelColumn(labels.names)
+    levels = _LabelColumn([level for own_levels in labels.levels for level in own_levels[1:]])
+    columns = {
+        # a coupling has a second predictor
+        "term": _LabelColumn(("h", "J")).of_codes((fields[1] >= 0).astype(np.intp)),
+        "group": _LabelColumn(labels.groups).of_codes(np.repeat(np.arange(K), layout.size)),
+    }
+    for k, field in enumerate(fields):  # the k-th predictor of each parameter
+        number = str(k + 1) if k else ""
+        columns[f"predictor{number}"] = names.of_codes(predictor[field])
+        # slopes of numbers have no level
+        is_slope = np.isin(predictor[field], labels.numbers)
+        columns[f"level{number}"] = levels.of_codes(np.where(is_slope, -1, field))
+    return columns
 
-    The result is categorical, or an array of objects if distinct labels, such as 1 and True,
-    compare equal.
-    """
-    # position of each distinct label in `distinct`; types are included, as 1, 1.0 and True are
-    # different levels
-    positions: dict[tuple, int] = {}
-    # the same for each of `labels`
-    distinct_codes = np.array(
-        [positions.setdefault((type(v), v), len(positions)) for v in labels], dtype=np.intp
-    )
-    distinct = label_index([v for _, v in positions])
-    codes = np.where(codes < 0, -1, distinct_codes[codes])
-    if distinct.is_unique:
-        return pd.Categorical.from_codes(codes, distinct)
-    return np.append(distinct.to_numpy(dtype=object), [None])[codes]  # code -1 takes the last, None
+
+class _LabelColumn:
+    """Labels of any type, from which columns are made."""
+
+    def __init__(self, labels: Iterable):
+        # position of each distinct label in `_distinct`; types are included, as 1, 1.0 and True are
+        # different levels
+        positions: dict[tuple, int] = {}
+        # the same for each of `labels`
+        self._distinct_codes = np.array(
+            [positions.setdefault((type(v), v), len(positions)) for v in labels], dtype=np.intp
+        )
+        self._distinct = label_index([v for _, v in positions])
+
+    def of_codes(self, codes: np.ndarray) -> pd.Categorical | np.ndarray:
+        """Return ``labels[code]`` for each code, or a missing value for -1.
+
+        The result is categorical, or an array of objects if distinct labels, such as 1 and True,
+        compare equal.
+        """
+        codes = np.where(codes < 0, -1, self._distinct_codes[codes])
+        if self._distinct.is_unique:
+            return pd.Categorical.from_codes(codes, self._distinct)
+        # code -1 takes the last, None
+        return np.append(self._distinct.to_numpy(dtype=object), [None])[codes]
 
 
 def category_frame(

@@ -17,7 +17,7 @@ from bbl.design.labels import Labels
 from bbl.model.layout import Layout
 from bbl.model.parameters import Parameters
 from bbl.model.ranking import interaction_strength
-from bbl.report.machine.tables import Coefficients
+from bbl.report.machine.tables import parameter_columns
 from bbl.results.machine.estimates import Compared, resolve_of
 from bbl.rows.sample import Sample
 from bbl.stats.metrics import rising_ranks
@@ -50,16 +50,18 @@ def select_estimates(parameters: Parameters, of: Compared, groups: list) -> np.n
     return parameters.theta if selection == "group" else parameters.shift
 
 
-def estimate_table(labels: Labels, parameters: Parameters, of: Compared) -> pd.DataFrame:
+def estimate_table(
+    labels: Labels, parameters: Parameters, of: Compared, **columns: np.ndarray
+) -> pd.DataFrame:
     """Return the estimates selected by `of`, one per row.
 
-    The columns of ``tidy()`` that identify the parameter are followed by ``estimate``.
+    The columns of ``tidy()`` that identify the parameter are followed by ``estimate`` and by the
+    given columns.
     """
     theta = select_estimates(parameters, of, list(labels.groups))
     row_labels = replace(labels, groups=tuple(selection_names(of, list(labels.groups))))
-    frame = Coefficients(row_labels, Parameters(parameters.layout, theta)).to_frame()
-    # columns of ``tidy()`` that do not apply here
-    return frame.drop(columns=["pooled", "difference"])
+    identifying = parameter_columns(row_labels, parameters.layout)
+    return pd.DataFrame({**identifying, "estimate": theta.ravel(), **columns})
 
 
 def untested_table(

@@ -227,9 +227,10 @@ class Inference(Estimates):
         >>> float(fit.inference().sampling_error.max())
         0.0
         """
-        frame = estimate_table(self._labels, self._parameters, "group")
-        frame["error"] = self._sampling_errors.ravel()
-        return labelled(frame, "error")
+        error = self._sampling_errors.ravel()
+        return labelled(
+            estimate_table(self._labels, self._parameters, "group", error=error), "error"
+        )
 
     @cached_property
     def _sampling_errors(self) -> np.ndarray:
@@ -391,10 +392,9 @@ class Inference(Estimates):
     def bse(self) -> pd.Series:
         """Standard error of every parameter; missing if not available."""
         # computed without the tests, intervals and differences of `table`
-        frame = estimate_table(self._labels, self._parameters, "group")
         kinds = _joined([comparison.verdict for comparison in self._comparisons("group")])
-        frame["se"] = np.where(self._has_se(kinds), self._standard_errors("group"), np.nan)
-        return labelled(frame, "se")
+        se = np.where(self._has_se(kinds), self._standard_errors("group"), np.nan)
+        return labelled(estimate_table(self._labels, self._parameters, "group", se=se), "se")
 
     def _has_se(self, kinds: np.ndarray) -> np.ndarray:
         """Return a mask of the parameters that have a standard error, given the kinds of their
@@ -442,16 +442,17 @@ class Inference(Estimates):
         """
         share("level", level)
         comparisons = self._comparisons(of)
-        frame = estimate_table(self._labels, self._parameters, of)
         kinds = _joined([comparison.verdict for comparison in comparisons])
-        frame["se"] = np.where(self._has_se(kinds), self._standard_errors(of), np.nan)
-        frame[self.statistic] = _joined([comparison.z for comparison in comparisons])
-        frame["p"] = _joined([comparison.p for comparison in comparisons])
         limits = [comparison.limits(level) for comparison in comparisons]
-        frame["lower"] = _joined([lower for lower, _ in limits])
-        frame["upper"] = _joined([upper for _, upper in limits])
-        frame["test"] = self.verdicts(of).to_numpy()
-        return frame
+        columns = {
+            "se": np.where(self._has_se(kinds), self._standard_errors(of), np.nan),
+            self.statistic: _joined([comparison.z for comparison in comparisons]),
+            "p": _joined([comparison.p for comparison in comparisons]),
+            "lower": _joined([lower for lower, _ in limits]),
+            "upper": _joined([upper for _, upper in limits]),
+            "test": _joined([comparison.verdict_texts for comparison in comparisons]),
+        }
+        return estimate_table(self._labels, self._parameters, of, **columns)
 
     @property
     def statistic(self) -> str:
@@ -687,9 +688,8 @@ class Inference(Estimates):
             for a, b in pairs
         ]
         statistic, lower, upper = np.concatenate(parts, axis=1)
-        frame = estimate_table(self._labels, self._parameters, of).assign(
-            chisq=statistic, p=chi2.sf(statistic, 1), lower=lower, upper=upper
-        )
+        columns = {"chisq": statistic, "p": chi2.sf(statistic, 1), "lower": lower, "upper": upper}
+        frame = estimate_table(self._labels, self._parameters, of, **columns)
         if isinstance(selection, tuple):
             return frame
         is_reference = frame["group"] == self._labels.groups[reference]

@@ -20,10 +20,9 @@ from bbl.engines import Engine
 from bbl.engines.traits import PosteriorTraits
 from bbl.errors import BBLError, OptionError
 from bbl.model.layout import Layout
-from bbl.model.parameters import Parameters
 from bbl.report.canvas import group_numbers
 from bbl.report.machine.plot_posterior import KINDS, plot_posterior
-from bbl.report.machine.tables import Coefficients, parameter_names
+from bbl.report.machine.tables import parameter_columns, parameter_names
 from bbl.report.text import distinct_names
 from bbl.results.deprecated import Deprecated, DeprecatedNames
 from bbl.stats.diagnostics import (
@@ -190,14 +189,10 @@ class PosteriorDraws(DeprecatedNames):
         share("level", level)
         mean = self.draws.mean(axis=(0, 1))
         sd = self.draws.std(axis=(0, 1), ddof=1)
-        frame = Coefficients(self.labels, Parameters(self.layout, mean)).to_frame()
         lower, upper = highest_density(self.draws, level)
         columns = {"mean": mean, "sd": sd, "hdi_lower": lower, "hdi_upper": upper}
-        # the mean is the estimate; without a pooled fit
-        frame = frame.drop(columns=["estimate", "pooled", "difference"])
-        return frame.assign(
-            **{name: values.ravel() for name, values in (columns | self._diagnostics).items()}
-        )
+        values = {name: v.ravel() for name, v in (columns | self._diagnostics).items()}
+        return pd.DataFrame({**parameter_columns(self.labels, self.layout), **values})
 
     @cached_property
     def _diagnostics(self) -> dict[str, np.ndarray]:

@@ -69,34 +69,26 @@ def components(layout: Layout) -> list[Component]:
     # all pairs interact (m = 0, without components, is handled below)
     if layout.complete and layout.m > 1:
         return whole
-    connected = _connected_predictors(layout)
-    if len(connected) == 1:
+    from scipy.sparse.csgraph import connected_components
+
+    # label (m,): component of each predictor; joined (m, m): whether two predictors share a term or
+    # structural zeros
+    n_components, label = connected_components(layout.joined, directed=False)
+    if n_components == 1:
         return whole
     found_components = []
-    for members in connected:
-        predictors = np.array(sorted(members))
+    for k in range(n_components):
+        predictors = np.flatnonzero(label == k)
         sublayout = layout.only(predictors)
         # structural zeros; their predictors are all in one component
-        if layout.support is not None and layout.support.scope[0] in members:
+        if layout.support is not None and label[layout.support.scope[0]] == k:
             number = {int(i): new for new, i in enumerate(predictors)}
             sublayout = sublayout.with_support(layout.support.renumbered(number))
         # the new layout keeps the order of the tables
-        has_table = [scope[0] in members for scope in layout.scopes]
+        has_table = [label[scope[0]] == k for scope in layout.scopes]
         positions = np.flatnonzero(np.repeat(has_table, np.diff(layout.cuts)))
         found_components.append(Component(predictors, sublayout, positions))
     return found_components
-
-
-def _connected_predictors(layout: Layout) -> list[set[int]]:
-    """Return the predictors of each connected component, ordered by first predictor."""
-    component = [{i} for i in range(layout.m)]  # of each predictor, given the scopes so far
-    zeros = [] if layout.support is None else [layout.support.scope]
-    for scope in layout.scopes + zeros:
-        if any(component[i] is not component[scope[0]] for i in scope):
-            merged = set().union(*(component[i] for i in scope))
-            for i in merged:
-                component[i] = merged
-    return [members for i, members in enumerate(component) if i == min(members)]
 
 
 MAX_COLUMNS = 64  # maximum number of parameters whose covariances are computed at once

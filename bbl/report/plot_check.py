@@ -31,7 +31,6 @@ from bbl.report.canvas import (
 from bbl.report.grid import MOST_PANELS, Grid, grid_columns, note_shown
 from bbl.report.text import label_text
 from bbl.stats.evaluation import CalibrationCounts, calibration_counts
-from bbl.stats.limits import wilson_limits
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,10 +182,12 @@ class _Bins:
     @classmethod
     def from_counts(cls, total: np.ndarray, in_group: np.ndarray, p_sum: np.ndarray) -> _Bins:
         """Return the bins of one group, given its row of `CalibrationCounts`, (bins,) each."""
+        from statsmodels.stats.proportion import proportion_confint
+
         has_rows = total > 0
         n = total[has_rows]
         n_in_group = in_group[has_rows]
-        low, high = wilson_limits(n_in_group, n)
+        low, high = proportion_confint(n_in_group, n, method="wilson")
         return cls(total, p_sum[has_rows] / n, n_in_group / n, low, high)
 
 

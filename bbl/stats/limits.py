@@ -8,7 +8,7 @@ import numpy as np
 
 from bbl.stats.gammas import tail
 
-__all__ = ["area_limits", "mean_limits", "share_limits", "sum_limits", "wilson_limits"]
+__all__ = ["area_limits", "mean_limits", "share_limits", "sum_limits"]
 
 # more distinct values are binned into this many bins, and replaced by their bin's mean
 MAX_DISTINCT = 2048
@@ -39,33 +39,6 @@ def share_limits(
         misses > 0, betaincinv(hits + 1.0, np.where(misses > 0, misses, 1.0), 1.0 - alpha), 1.0
     )
     return low, high
-
-
-def wilson_limits(
-    hits: np.ndarray, total: np.ndarray, level: float = 0.95
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the approximate limits of proportions ``hits / total`` (Wilson 1927).
-
-    `total` must be positive.
-
-    Examples
-    --------
-    >>> low, high = wilson_limits(np.array([9.0]), np.array([10.0]))
-    >>> low.round(4), high.round(4)
-    (array([0.5958]), array([0.9821]))
-    """
-    # statsmodels' `proportion_confint` gives the same values (tested), but importing it takes 0.6 s
-    from scipy.special import ndtri
-
-    z = float(ndtri(0.5 + level / 2))
-    share = hits / total
-    centre = share + z**2 / (2.0 * total)
-    half_width = z * np.sqrt(share * (1.0 - share) / total + (z / (2.0 * total)) ** 2)
-    scale = 1.0 + z**2 / total
-    return (
-        np.clip((centre - half_width) / scale, 0.0, 1.0),
-        np.clip((centre + half_width) / scale, 0.0, 1.0),
-    )
 
 
 def mean_limits(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Monomials"]
 
-CELLS = 2**22  # number of monomials (rows times parameters) in memory at once: 32 MiB
+CELLS = 2**17  # number of monomials (rows times parameters) at once: 1 MiB, which caches hold
 
 
 class Monomials:
@@ -30,8 +30,9 @@ class Monomials:
     ----------
     orders : list of tuples
         An entry for each order k >= 2 that has T > 0 parameters. It contains the positions (T,) of
-        the parameters, the columns (k, T) of their indicators and, for each of the k factors, a
-        sparse matrix (T, D) that adds the value of a parameter to the column of the factor.
+        the parameters, the columns (k, T) of their indicators, the columns (k - 1, R) of the R
+        distinct products of all but one of the indicators, and a sparse matrix (R, D) of the
+        positions of the parameters of such a product and the remaining indicator.
 
     Examples
     --------
@@ -50,15 +51,15 @@ class Monomials:
         # (highest order, size): columns in X of each parameter's indicators, padded with -1
         columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
-        self.orders: list[tuple[np.ndarray, np.ndarray, list[csr_array]]] = []
+        self.orders: list[tuple[np.ndarray, np.ndarray, np.ndarray, csr_array]] = []
         for k in range(2, layout.order + 1):
             positions = np.flatnonzero(order == k)
             factor_columns = columns[:k, positions]
-            scatters = [_scatter(factor_columns[axis], layout.D) for axis in range(k)]
             if len(positions):
-                self.orders.append((positions, factor_columns, scatters))
+                rest_columns, parameters = _link_factors(positions, factor_columns, layout.D)
+                self.orders.append((positions, factor_columns, rest_columns, parameters))
         # rows of a chunk; the ones in max prevent division by zero and chunks without rows
-        self._rows = max(1, CELLS // max([1, *(len(positions) for positions, _, _ in self.orders)]))
+        self._rows = max(1, CELLS // max([1, *(len(positions) for positions, *_ in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
         """Return slices of n rows such that a slice has at most `CELLS` monomials of one order."""
@@ -70,7 +71,7 @@ class Monomials:
         out[: self.D] = weights @ X
         for rows in self._chunks(len(X)):
             chunk = X[rows]
-            for positions, columns, _ in self.orders:
+            for positions, columns, _, _ in self.orders:
                 out[positions] += weights[rows] @ _product(chunk, columns)
         return out
 
@@ -79,7 +80,7 @@ class Monomials:
         out = X @ theta[: self.D]
         for rows in self._chunks(len(X)):
             chunk = X[rows]
-            for positions, columns, _ in self.orders:
+            for positions, columns, _, _ in self.orders:
                 out[rows] += _product(chunk, columns) @ theta[positions]
         return out
 
@@ -89,15 +90,15 @@ class Monomials:
         A field is the derivative of the energy with respect to the level's indicator. `theta`
         (size,) contains the parameters, and `X` (n, D) contains the indicators.
         """
+        from scipy.sparse import csr_array
+
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._chunks(len(X)):
             chunk = X[rows]
-            for positions, columns, scatters in self.orders:
-                for axis in range(len(columns)):
-                    other_columns = np.delete(columns, axis, axis=0)
-                    out[rows] += (_product(chunk, other_columns) * theta[positions]) @ scatters[
-                        axis
-                    ]
+            for _, _, rest_columns, parameters in self.orders:
+                structure = parameters.indices, parameters.indptr
+                values = csr_array((theta[parameters.data], *structure), shape=parameters.shape)
+                out[rows] += _product(chunk, rest_columns) @ values
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
@@ -111,7 +112,7 @@ class Monomials:
         for rows in self._chunks(len(X)):
             chunk = X[rows]
             G_chunk = G[rows]
-            for positions, columns, _ in self.orders:
+            for positions, columns, _, _ in self.orders:
                 for axis in range(len(columns)):
                     other_products = _product(chunk, np.delete(columns, axis, axis=0))
                     out[positions] += np.einsum(
@@ -128,9 +129,15 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return out
 
 
-def _scatter(columns: np.ndarray, D: int) -> csr_array:
-    """Return a sparse matrix (T, D) that has a one at ``columns[t]`` in each row t."""
+def _link_factors(
+    positions: np.ndarray, columns: np.ndarray, D: int
+) -> tuple[np.ndarray, csr_array]:
+    """Return the last two items of an entry of `Monomials.orders`, given the first two."""
     from scipy.sparse import csr_array
 
-    T = len(columns)
-    return csr_array((np.ones(T), (np.arange(T), columns)), shape=(T, D))
+    k = len(columns)
+    rests = np.concatenate([np.delete(columns, axis, axis=0) for axis in range(k)], axis=1)
+    rest_columns, rest = np.unique(rests, axis=1, return_inverse=True)
+    cells = rest.ravel(), columns.ravel()
+    shape = rest_columns.shape[1], D
+    return rest_columns, csr_array((np.tile(positions, k), cells), shape=shape)

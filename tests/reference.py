@@ -230,7 +230,7 @@ def site_optimum(X, y, w, levels, lambda_, lambdah, tol=1e-13, itmax=500):
         while True:
             trial = theta - size * step
             new, g_new, H_new = site_objective(trial, X, y, w, lambda_, lambdah)
-            if new <= value - 1e-4 * size * drop + 1e-15 * abs(value) or size < 1e-8:
+            if new <= value - 1e-4 * size * drop + 1e-14 * abs(value) or size < 1e-8:
                 break
             size /= 2
         if size < 1e-8 or (np.abs(g_new).max() >= np.abs(g).max() and np.abs(g).max() < 1e-11):
@@ -253,10 +253,12 @@ class PseudoFit:
         self.x, self.w = augmented(x, w, L, rule)
         self.augmented = len(self.x) > len(x)
         self.h, self.J_raw, self.values, self.gradient = [], {}, [], 0.0
+        cells, cell_of_row = np.unique(self.x, axis=0, return_inverse=True)
+        weights = np.bincount(cell_of_row.ravel(), self.w)
         for i in range(len(L)):
-            rows = (self.x[:, [i, *neighbours(len(L), pairs, i)]] >= 0).all(axis=1)
-            X, w = site_design(self.x[rows], L, pairs, i), self.w[rows]
-            theta, value, norm = site_optimum(X, self.x[rows, i], w, L[i] - 1, lambda_, lambdah)
+            known = (cells[:, [i, *neighbours(len(L), pairs, i)]] >= 0).all(axis=1)
+            X, w = site_design(cells[known], L, pairs, i), weights[known]
+            theta, value, norm = site_optimum(X, cells[known, i], w, L[i] - 1, lambda_, lambdah)
             self.h.append(theta[:, 0])
             self.values.append(value * w.sum() / self.w.sum())
             self.gradient = max(self.gradient, norm)

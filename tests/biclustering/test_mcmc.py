@@ -225,7 +225,7 @@ def test_ranks_of_the_truth_among_draws_are_uniform():
     """Simulation-based calibration (Talts et al. 2018) of group numbers, pairs, loyalty and
     weights.
     """
-    rng, runs, draws, bins = np.random.default_rng(11), 400, 99, 10
+    rng, runs, draws, bins = np.random.default_rng(11), 400, 49, 10
     ranks = []
     for seed in range(runs):
         P, Q, gamma, w, Y = draw_prior(rng, 5, 5)

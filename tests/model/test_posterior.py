@@ -400,7 +400,7 @@ def test_what_does_not_fit_together_is_refused_by_the_kernel():
     assert isinstance(target, Target)
 
 
-def ranks_of(sampler, fits=1000, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=49):
+def ranks_of(sampler, fits=1000, levels=(2, 3, 2, 2), tau=0.5, n=50, kept_draws=39):
     """Return the ranks (fits, size) of the truth among draws that are all but independent, and its
     coverage at 95 %.
     """
@@ -427,7 +427,7 @@ def test_ranks_of_the_truth_are_uniform_and_intervals_cover_it(sampler):
     prior.
     """
     ranks, inside = ranks_of(sampler)
-    p = [chisquare(np.bincount(own // 5, minlength=10)).pvalue for own in ranks.T]
+    p = [chisquare(np.bincount(own // 4, minlength=10)).pvalue for own in ranks.T]
     assert min(p) * len(p) > 0.01
     assert 0.93 < inside.mean() < 0.97
     low, high = binom.ppf([1e-4, 1 - 1e-4], len(inside), 0.95)

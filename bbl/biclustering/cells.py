@@ -47,7 +47,10 @@ class Cells:
 
         The arguments are arrays of equal length.
         """
-        order = np.lexsort((value, column, row))
+        cell = np.asarray(row, dtype=np.intp) * shape[1] + column
+        # distinct cells are often sorted already, as those of a matrix
+        is_sorted = (np.diff(cell) > 0).all()
+        order = slice(None) if is_sorted else np.lexsort((value, column, row))
         row, column, value, weight = (
             np.asarray(entries)[order] for entries in (row, column, value, weight)
         )

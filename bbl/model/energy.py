@@ -11,7 +11,7 @@ import numpy as np
 from bbl._ext.model import energy as kernel
 from bbl.memory import check_memory
 from bbl.model.higher import higher
-from bbl.model.layout import Layout, term_columns
+from bbl.model.layout import Layout, LevelBlocks, term_columns
 from bbl.model.moments import level_counts, one_hot, pair_counts
 from bbl.model.regressors import pair_cells
 from bbl.rows.sample import Rows, Sample
@@ -45,42 +45,34 @@ def conditionals(field: np.ndarray, layout: Layout) -> tuple[np.ndarray, np.ndar
     P : ndarray, shape (n, layout.D)
         ``P_i(a | others)``, a >= 1.
     """
-    varies = layout.n_levels > 1
-    start = layout.start[:-1][varies]
-    n_nonreference = layout.n_levels[varies] - 1
+    sites = layout.level_blocks
     # the reference level has field 0
-    largest = np.maximum(_reduce_levels(np.maximum, field, start, n_nonreference), 0.0)
-    P = np.exp(field - _repeat_levels(largest, n_nonreference))
-    total = np.exp(-largest) + _reduce_levels(np.add, P, start, n_nonreference)
-    P /= _repeat_levels(total, n_nonreference)
+    largest = np.maximum(_reduce_levels(np.maximum, field, sites), 0.0)
+    P = np.exp(field - _repeat_levels(largest, sites))
+    total = np.exp(-largest) + _reduce_levels(np.add, P, sites)
+    P /= _repeat_levels(total, sites)
     return largest + np.log(total), P
 
 
-def _repeat_levels(values: np.ndarray, n_nonreference: np.ndarray) -> np.ndarray:
+def _repeat_levels(values: np.ndarray, sites: LevelBlocks) -> np.ndarray:
     """Return `values` (n, number of predictors), repeated for the levels of each predictor."""
-    if (n_nonreference == 1).all():
+    if sites.common_width == 1:
         return values
-    return np.repeat(values, n_nonreference, axis=1)
+    return np.repeat(values, sites.width, axis=1)
 
 
-def _reduce_levels(
-    ufunc: np.ufunc, level_values: np.ndarray, start: np.ndarray, n_nonreference: np.ndarray
-) -> np.ndarray:
+def _reduce_levels(ufunc: np.ufunc, level_values: np.ndarray, sites: LevelBlocks) -> np.ndarray:
     """Reduce `level_values` (n, D) over the levels of each predictor.
 
     The result (n, number of predictors) equals ``ufunc.reduceat(level_values, start, axis=1)``. If
     all predictors have the same small number of levels, this function is about ten times as fast.
-    `start` and `n_nonreference` contain each predictor's first column and number of columns.
     """
-    if (
-        not len(n_nonreference)
-        or (n_nonreference != n_nonreference[0]).any()
-        or n_nonreference[0] > FEW_LEVELS
-    ):
-        return ufunc.reduceat(level_values, start, axis=1)
-    out = level_values[:, :: n_nonreference[0]].copy()
-    for a in range(1, n_nonreference[0]):
-        ufunc(out, level_values[:, a :: n_nonreference[0]], out=out)
+    width = sites.common_width
+    if not 0 < width <= FEW_LEVELS:
+        return ufunc.reduceat(level_values, sites.start, axis=1)
+    out = level_values[:, ::width].copy()
+    for a in range(1, width):
+        ufunc(out, level_values[:, a::width], out=out)
     return out
 
 

@@ -5,17 +5,34 @@ from __future__ import annotations
 import copy
 from functools import cached_property
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from bbl.memory import check_memory
 from bbl.model.support import Support
 
-__all__ = ["NO_PAIRS", "Layout", "term_columns"]
+__all__ = ["NO_PAIRS", "Layout", "LevelBlocks", "term_columns"]
 
 
 NO_PAIRS = np.empty((0, 2), dtype=np.intp)  # terms of a layout without interactions
 NO_PAIRS.setflags(write=False)
+
+
+class LevelBlocks(NamedTuple):
+    """The columns of the non-reference levels of each predictor that has any.
+
+    Attributes
+    ----------
+    start, width : ndarray
+        First column and number of columns of each predictor.
+    common_width : int
+        The width if it is the same for all predictors, otherwise 0.
+    """
+
+    start: np.ndarray
+    width: np.ndarray
+    common_width: int
 
 
 class Layout:
@@ -216,6 +233,14 @@ class Layout:
         return [(i,) for i in range(self.m)] + [
             tuple(term) for terms in self.terms for term in terms.tolist()
         ]
+
+    @cached_property
+    def level_blocks(self) -> LevelBlocks:
+        """The columns of each predictor with more than one level."""
+        varies = self.n_levels > 1
+        width = self.n_levels[varies] - 1
+        is_common = len(width) > 0 and (width == width[0]).all()
+        return LevelBlocks(self.start[:-1][varies], width, int(width[0]) if is_common else 0)
 
     @property
     def order(self) -> int:

@@ -12,7 +12,6 @@ from bbl._ext.model import moments as kernel
 from bbl.model.layout import Layout
 from bbl.model.moments import (
     known_counts,
-    level_counts,
     one_hot,
     pair_counts,
     usable_rows,
@@ -432,10 +431,7 @@ def cell_counts(sample: Sample, layout: Layout) -> np.ndarray:
     # other predictor known
     if sample.missing is None:
         both_known = np.full((layout.m, layout.m), sample.total)
-        level_known = np.concatenate(
-            [np.empty(0), *(n[1:] for n in level_counts(sample, layout.n_levels))]
-        )[:, None]
-        level_known = level_known.repeat(layout.m, 1)
+        level_known = pair_weight.diagonal()[:, None].repeat(layout.m, 1)
     else:
         both_known, level_known = known_counts(sample, layout)
     both_nonref = is_level_of.T @ level_nonref  # (m, m): rows with non-reference levels of both

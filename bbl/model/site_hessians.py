@@ -12,6 +12,7 @@ curvatures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 
 import numpy as np
 
@@ -275,10 +276,20 @@ def _count_curvatures(layout: Layout, i: int) -> int:
 
 def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
     """Return the columns of the design that at least one of the sites uses, in increasing order."""
-    columns = regressors(layout).columns
-    # column 0 is used by every site and listed even if there are no sites
-    constant = np.zeros(1, dtype=np.intp)
-    return np.unique(np.concatenate([constant, *(columns[i] for i in sites)]))
+    regs = regressors(layout)
+    is_used = np.zeros(1 + regs.D, dtype=bool)
+    is_used[0] = True  # the constant, even if there are no sites
+    for i in sites:
+        is_used[regs.columns[i]] = True
+    return np.flatnonzero(is_used)
+
+
+@cache
+def _level_pairs(n_levels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the levels a and b, a >= b, of each curvature of a site; 0 is the first non-reference
+    level.
+    """
+    return np.tril_indices(n_levels - 1)
 
 
 class _SparseSums:
@@ -302,12 +313,7 @@ class _SparseSums:
         self.layout = layout
         self.sites = sites
         self._columns = _list_columns(layout, sites)
-        # for each L, the levels (a, b), a >= b, of the curvatures of a site with L levels, where 0
-        # is the first non-reference level
-        pairs_by_n_levels = {
-            L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()
-        }
-        self._level_pairs = site_pairs = [pairs_by_n_levels[int(layout.n_levels[i])] for i in sites]
+        self._level_pairs = site_pairs = [_level_pairs(int(layout.n_levels[i])) for i in sites]
         # for each curvature: the columns in P (n, layout.D) of its two levels, and its site
         self._first_levels = np.concatenate(
             [layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)]

@@ -67,10 +67,12 @@ class GreyMachine:
             return visible + self._mean_field(X)
 
     def _mean_field(self, X: np.ndarray) -> np.ndarray:
-        """Return the lower bound (n,) of the log of the sum over the units of all layers."""
+        """Return the lower bound (n,) of the log of the sum over the units of several layers."""
         means = [np.zeros((len(X), len(field))) for field in self.fields]
+        from_rows = self.fields[0] + X @ self.weights[0]  # the same in all steps
         for _ in range(MEAN_FIELD_STEPS):
-            for k in range(len(means)):
+            means[0] = np.tanh(from_rows + means[1] @ self.weights[1].T)
+            for k in range(1, len(means)):
                 means[k] = np.tanh(self._unit_field(k, X, means))
         bound = np.zeros(len(X))
         below = X

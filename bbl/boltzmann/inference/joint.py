@@ -7,7 +7,7 @@ number of groups. Column 0 of the coefficients (K, 1 + size) contains the interc
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import cast
 
 import numpy as np
@@ -69,29 +69,25 @@ class JointTests:
             sample = effective
         traits = cast(JointTraits, engine.joint)
         start = estimate.coefficients
-        fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
+        self._fit_unpenalised = partial(traits.maximum, engine, layout=layout, K=K, start=start)
         self.influence = (
-            fit_unpenalised(sample)
+            self._fit_unpenalised(sample)
             if expansion is None
             else traits.maximum_of_sample(engine, sample, layout, K, start, expansion)
-        )
-        # (u, K, 1 + size); their cross-products are the design covariance, see
-        # `bbl.boltzmann.inference.survey`
-        self._deviations = (
-            None
-            if survey is None
-            else joint_deviations(self.influence, fit_unpenalised, sample, survey)
         )
         self._sample = sample
         # (size,): whether all levels that a parameter compares occur in at least one group
         self._occurs = occurring(sample, layout)
         self._comparisons: dict[tuple[int, int], Comparison] = {}  # cache of `between`, by (a, b)
 
-    @property
+    @cached_property
     def deviations(self) -> np.ndarray:
-        """Deviations (u, K, 1 + size) of all coefficients under the sampling design."""
-        assert self._deviations is not None  # noqa: S101  # checked by its callers
-        return self._deviations
+        """Deviations (u, K, 1 + size) of all coefficients under the sampling design.
+
+        Their cross-products are the design covariance, see `bbl.boltzmann.inference.survey`.
+        """
+        assert self._survey is not None  # noqa: S101  # checked by its callers
+        return joint_deviations(self.influence, self._fit_unpenalised, self._sample, self._survey)
 
     def corrected_ratio(
         self, ratio: float, dropped: np.ndarray, df: int, small: np.ndarray
@@ -113,9 +109,8 @@ class JointTests:
         small : ndarray, shape (K, 1 + size)
             Coefficients of the smaller model; 0 for dropped parameters.
         """
-        assert self._survey is not None and self._deviations is not None  # noqa: S101  # checked by its caller
+        assert self._survey is not None  # noqa: S101  # checked by its caller
         influence = self.influence
-        deviations = self._deviations
         is_dropped = np.append(False, dropped)  # never the intercept
         # (K, 1 + size): dropped coefficients that have a variance
         tested = np.array(
@@ -126,7 +121,9 @@ class JointTests:
                 for g in range(len(influence.coefficients))
             ]
         )
-        if int(tested.sum()) < df:
+        if int(tested.sum()) >= df:
+            deviations = self.deviations
+        else:
             influence = self.influence.at(small)
             deviations = step_deviations(influence, self._sample, self._survey)
             variances = np.einsum("gkgk->gk", influence.covariance())
@@ -164,8 +161,8 @@ class JointTests:
                 kind,
                 lambda k, finite: None,
             )
-            if self._survey is not None and self._deviations is not None:
-                deviations = self._deviations[:, a, 1:] - self._deviations[:, b, 1:]
+            if self._survey is not None:
+                deviations = self.deviations[:, a, 1:] - self.deviations[:, b, 1:]
                 kind[
                     (kind == Kind.WALD)
                     & (~np.isfinite(deviations).all(axis=0) | (self._survey.df < 1))
@@ -180,8 +177,8 @@ class JointTests:
     def covariance(self, groups: list[int]) -> np.ndarray:
         """Return the covariance (q, q) of the parameters of `groups`, excluding intercepts."""
         n_parameters = len(groups) * self.influence.layout.size
-        if self._deviations is not None:
-            deviations = self._deviations[:, groups, 1:].reshape(-1, n_parameters)
+        if self._survey is not None:
+            deviations = self.deviations[:, groups, 1:].reshape(-1, n_parameters)
             return deviations.T @ deviations
         covariance = self.influence.covariance()[groups][:, 1:, groups, 1:]
         return covariance.reshape(n_parameters, n_parameters)

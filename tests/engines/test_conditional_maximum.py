@@ -2,6 +2,7 @@
 and influences.
 """
 
+import pickle
 import warnings
 
 import numpy as np
@@ -380,6 +381,13 @@ def test_a_model_is_kept_by_its_file(tmp_path):
             found.logLik(),
         )
     assert "Intercepts against 0" in str(found.summary())
+
+
+def test_a_fit_is_pickled_after_its_tests():
+    found = fit(design=bbl.survey("s"), data=frame_of().assign(s=1.0))
+    errors = found.bse
+    copied = pickle.loads(pickle.dumps(found))  # noqa: S301  # written one call before
+    pd.testing.assert_series_equal(copied.bse, errors)
 
 
 def test_what_the_rows_leave_open_is_named_and_has_no_standard_error():

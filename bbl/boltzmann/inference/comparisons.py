@@ -30,7 +30,7 @@ from bbl.stats.exact import PowerSeries, hypergeometric
 from bbl.stats.odds import least_cells, shifts_from_pooled
 from bbl.stats.shift import Shift
 
-__all__ = ["compare_groups", "compare_pooled"]
+__all__ = ["compare_groups", "compare_pooled", "no_family"]
 
 # Information (inverse variance) that both sides require for a normal approximation to a difference
 # from the pooled fit, which is nonlinear in the parameters of the smaller side. With 5, up to 1 %
@@ -103,7 +103,7 @@ def compare_pooled(groups: list[Evidence], pooled: Evidence) -> list[Comparison]
         terms = next(shift_covariances) if group.influence and pooled.influence else []
         kind = np.maximum(group.kind, pooled.kind)
         field_limits = None
-        family: Family = _no_family
+        family: Family = no_family
         # with couplings or structural zeros, counts are not sufficient for all tests
         if layout.size > layout.D or has_zeros:
             others_evidence = _evidence_of_others(groups, g, pooled)
@@ -147,7 +147,7 @@ def _compare_under_design(
         or one.survey is None
         or other.survey is None
     ):
-        return Comparison(layout, one.theta - other.theta, terms=[], kind=kind, family=_no_family)
+        return Comparison(layout, one.theta - other.theta, terms=[], kind=kind, family=no_family)
     deviations = one.deviations - other.deviations
     terms = term_covariances(layout, [(deviations, np.ones(len(deviations)))])
     # a group and the pooled fit share rows, but the Rao-Scott correction is valid for any working
@@ -160,7 +160,7 @@ def _compare_under_design(
         one.theta - other.theta,
         terms,
         kind,
-        _no_family,
+        no_family,
         df=both_samples.df,
         working=working,
     )
@@ -233,7 +233,7 @@ def _difference_family(one: Evidence, other: Evidence, k: int, finite: bool) -> 
     return None if one_family is None or other_family is None else one_family.less(other_family)
 
 
-def _no_family(k: int, finite: bool) -> PowerSeries | None:
+def no_family(k: int, finite: bool) -> PowerSeries | None:
     """Return None, because no parameter has an exact distribution (see `Evidence.family`)."""
     return None
 

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 
 from bbl.boltzmann.fitted import Estimate
+from bbl.boltzmann.inference.comparisons import no_family
 from bbl.boltzmann.inference.covariance import occurring
 from bbl.boltzmann.inference.significance import Comparison, Kind
 from bbl.boltzmann.inference.survey import effective_rows, joint_deviations, step_deviations
@@ -153,13 +154,8 @@ class JointTests:
             kind[~difference.determined & ~(self._occurs & has_rows.all())] = Kind.ABSENT
             if a == b:
                 kind[:] = Kind.REFERENCE
-            # last argument: no parameter has an exact distribution
             test = Comparison(
-                difference.layout,
-                difference.theta,
-                difference.terms(),
-                kind,
-                lambda k, finite: None,
+                difference.layout, difference.theta, difference.terms(), kind, no_family
             )
             if self._survey is not None:
                 deviations = self.deviations[:, a, 1:] - self.deviations[:, b, 1:]

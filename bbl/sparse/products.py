@@ -363,9 +363,7 @@ class Products:
         which = np.arange(len(self.terms)) if which is None else which
         q, n = link.shape
         n_features = int(self.sizes[which].sum()) + 1  # including the constant
-        # to_scores (K, q)
         out = np.zeros((n_features, q, n_features, q))
-        to_scores = contrasts(q + 1)
         # a block contains features, and scores of q + 1 classes
         block_rows = max(1, BLOCK_SIZE // max(n_features, q + 1))
         for first in range(0, n, block_rows):
@@ -376,6 +374,7 @@ class Products:
                 # a matrix times its own transpose takes half of the work
                 out[:, 0, :, 0] += feature_block @ feature_block.T
                 continue
+            to_scores = contrasts(q + 1)  # (K, q)
             p = softmax(to_scores @ link[:, rows], axis=0)
             mean = to_scores.T @ p
             for a in range(q):

@@ -92,22 +92,24 @@ class Objective:
         which is the same for each of the q links. For two classes, this matrix is the Hessian, so
         the first step is exact; for more classes, it is an upper bound.
         """
-        from scipy.linalg import cho_factor
-        from scipy.linalg.lapack import dpotrs  # cho_solve without its checks
+        from scipy.linalg.lapack import dpotrf, dpotrs  # cho_factor and cho_solve without checks
 
         scaled = self.Z * np.sqrt(self.curve)
         # a matrix times its own transpose takes half of the work
         curvature_matrix = scaled @ scaled.T
         curvature_matrix.flat[:: len(curvature_matrix) + 1] += self.ridge  # the diagonal
-        factor, lower = cho_factor(curvature_matrix, overwrite_a=True)
+        # the matrix is symmetric, so its transpose avoids a copy
+        factor, failed_at = dpotrf(curvature_matrix.T, clean=0, overwrite_a=1)
+        if failed_at:
+            raise np.linalg.LinAlgError("The Hessian is not positive definite.")
         if self.problem.K == 2:
-            return dpotrs(factor, right, lower=lower)[0]
+            return dpotrs(factor, right)[0]
         scores = self.to_scores @ self.link
         p = np.exp(scores - scores.max(axis=0))
         p /= p.sum(axis=0)  # class probabilities (K, n)
         solution = np.zeros_like(right)
         residual = right.copy()
-        direction = preconditioned = dpotrs(factor, residual, lower=lower)[0]
+        direction = preconditioned = dpotrs(factor, residual)[0]
         squared_norm = float((residual * preconditioned).sum())
         # no step is needed if `right` is zero
         for _ in range(MAX_CONJUGATE_STEPS if squared_norm > 0 else 0):
@@ -118,7 +120,7 @@ class Objective:
             step = squared_norm / float((direction * hessian_direction).sum())
             solution = solution + step * direction
             residual = residual - step * hessian_direction
-            preconditioned = dpotrs(factor, residual, lower=lower)[0]
+            preconditioned = dpotrs(factor, residual)[0]
             new_squared_norm = float((residual * preconditioned).sum())
             # a relative residual of 1e-10
             if new_squared_norm <= 1e-20 * float((right * solution).sum()):

@@ -139,11 +139,11 @@ def _unused_counts(frame: Frame, encoded: FitData) -> object:
         *(factor.name for factor in encoded.design.predictors),
     }
     for name in frame.columns:
+        if name in used_names:
+            continue
         column = frame.column(name)
-        if (
-            name in used_names
-            or not pd.api.types.is_numeric_dtype(column.dtype)
-            or pd.api.types.is_bool_dtype(column.dtype)
+        if not pd.api.types.is_numeric_dtype(column.dtype) or pd.api.types.is_bool_dtype(
+            column.dtype
         ):
             continue
         values = column.to_numpy(dtype=float, na_value=np.nan)

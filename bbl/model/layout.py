@@ -272,6 +272,13 @@ class Layout:
         np.fill_diagonal(joined, False)
         return joined
 
+    @cached_property
+    def connected(self) -> tuple[int, np.ndarray]:
+        """Number of connected components of `joined`, and the component (m,) of each predictor."""
+        from scipy.sparse.csgraph import connected_components
+
+        return connected_components(self.joined, directed=False)
+
     def of_group(self, group: int) -> Layout:
         """Return the layout with the structural zeros of one group."""
         return self if self.support is None else self.with_support(self.support.of_group(group))
@@ -285,6 +292,7 @@ class Layout:
         """Return a layout with the same terms and a different `support`."""
         layout = copy.copy(self)
         layout.support = support if support.n_zeros else None
+        vars(layout).pop("connected", None)  # depends on the support
         return layout
 
     def with_terms(self, terms) -> Layout:

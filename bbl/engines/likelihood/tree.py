@@ -69,11 +69,7 @@ def components(layout: Layout) -> list[Component]:
     # all pairs interact (m = 0, without components, is handled below)
     if layout.complete and layout.m > 1:
         return whole
-    from scipy.sparse.csgraph import connected_components
-
-    # label (m,): component of each predictor; joined (m, m): whether two predictors share a term or
-    # structural zeros
-    n_components, label = connected_components(layout.joined, directed=False)
+    n_components, label = layout.connected
     if n_components == 1:
         return whole
     found_components = []

@@ -304,8 +304,8 @@ class Products:
         self.tables = tables
         n_states = np.array([len(table) for table in tables], dtype=np.intp)
         self.sizes = np.array([table.shape[1] for table in tables], dtype=np.intp)
-        self.starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
-        table_starts = np.concatenate([[0], np.cumsum(n_states * self.sizes)]).astype(np.intp)
+        self.starts = _offsets(self.sizes)
+        table_starts = _offsets(n_states * self.sizes)
         joined = np.concatenate([table.ravel() for table in tables]) if tables else np.empty(0)
         self.layout = (n_states, joined, table_starts, self.starts)
 
@@ -332,7 +332,7 @@ class Products:
         """
         which = np.arange(len(self.terms)) if which is None else which
         codes = self.codes[which, rows]
-        start = np.concatenate([[0], np.cumsum(self.sizes[which])])
+        start = _offsets(self.sizes[which])
         out = np.ones((int(start[-1]) + 1, codes.shape[1]), dtype=dtype)
         # the states 0 and 1 are replaced by the features -1 and 1
         if len(which) and all(self.tables[t] is SIGNS for t in which):
@@ -389,6 +389,15 @@ class Products:
                     if a != b:
                         out[:, b, :, a] += block
         return out.reshape(n_features * q, n_features * q)
+
+
+def _offsets(sizes: np.ndarray) -> np.ndarray:
+    """Return the position (T + 1,) at which each of T parts of these sizes starts, and the total
+    size.
+    """
+    out = np.zeros(len(sizes) + 1, dtype=np.intp)
+    np.cumsum(sizes, out=out[1:])
+    return out
 
 
 def candidate_ratios(

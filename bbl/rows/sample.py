@@ -391,7 +391,7 @@ class Sample(Rows):
     @property
     def pooled(self) -> Sample:
         """The same rows, without a response."""
-        return replace(self, y=None)
+        return self if self.y is None else replace(self, y=None)
 
     def only(self, predictors: np.ndarray) -> Sample:
         """Return the rows with only these predictors."""

@@ -8,7 +8,7 @@ penalty, and each fit starts from the previous one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -268,7 +268,9 @@ class CrossValidation:
         Row weights (folds, n) in each fold: `train` for training, and `held` for validation.
     fold_losses : ndarray, shape (folds, 2)
         Summed losses of raw and refitted weights at the last penalty; inf if the loss of the refit
-        exceeds a limit (see HOPELESS).
+        exceeds its limit.
+    limits : list of float
+        For each fold, the largest loss of a refit (see HOPELESS); inf if there is no limit.
     refits : list of Refit or None
         The last refit of each fold; None if there is none yet.
     """
@@ -294,6 +296,17 @@ class CrossValidation:
         self.folds = stratified_folds(sample, min(nfold, max(2, int(problem.total))), rng)
         self.fold_losses = np.zeros((len(self.folds), 2))
         self.refits: list[Refit | None] = [None] * len(self.folds)
+        self.limits = [math.inf] * len(self.folds)
+        if refit == "auto":
+            _, _, null_loss = null_slope(problem)  # for all rows, without terms
+            self.limits = [
+                _null_loss_of_fold(problem, train, held_out) + HOPELESS * null_loss
+                for train, held_out in self._fold_weights()
+            ]
+
+    def _fold_weights(self) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+        """Return the row weights (n,) in training and in validation for each fold."""
+        return zip(self.folds.train, self.folds.validation_weights, strict=True)
 
     def evaluate(self, point: Point, last: Point | None = None) -> Point:
         """Return the point with the mean held-out losses (2,) of raw and refitted weights.
@@ -312,14 +325,11 @@ class CrossValidation:
                 train,
                 held_out,
                 math.isinf(last_refit_loss),
+                limit,
                 last_refit,
             )
-            for train, held_out, last_refit_loss, last_refit in zip(
-                self.folds.train,
-                self.folds.validation_weights,
-                self.fold_losses[:, 1],
-                self.refits,
-                strict=True,
+            for (train, held_out), limit, last_refit_loss, last_refit in zip(
+                self._fold_weights(), self.limits, self.fold_losses[:, 1], self.refits, strict=True
             )
         ]
         results = run_tasks(_losses_of_fold, tasks, self.workers, self.progress)
@@ -336,6 +346,7 @@ def _losses_of_fold(
     train: np.ndarray,
     held_out: np.ndarray,
     is_hopeless: bool,
+    limit: float,
     last_refit: Refit | None,
 ) -> tuple[tuple[float, float], Refit | None]:
     """Return the summed held-out losses of raw and of refitted weights in one fold, and the refit.
@@ -344,9 +355,9 @@ def _losses_of_fold(
     in training and in validation. Gradients of irrelevant terms increase with the square root of
     the number of rows. The penalty is therefore scaled by the square root of the proportion of
     training rows, so that about as many irrelevant terms are selected as from all rows. If the loss
-    of the refit exceeds a limit (see HOPELESS) at this penalty, or did so at a larger one
-    (`is_hopeless`), it is replaced by infinity, because refits with more terms do not improve and
-    take a long time. `last_refit` is reused if the terms are the same.
+    of the refit exceeds the `limit` at this penalty, or did so at a larger one (`is_hopeless`), it
+    is replaced by infinity, because refits with more terms do not improve and take a long time.
+    `last_refit` is reused if the terms are the same.
     """
     if not train.any():  # without training rows, the fold has no losses
         return (0.0, 0.0), None
@@ -360,12 +371,18 @@ def _losses_of_fold(
     if last_refit is None or list(last_refit.weights) != list(final.weights):
         last_refit = refit_terms(training, final.weights, final.intercept)
     loss = _loss(validation, last_refit.weights, last_refit.intercept)
-    if refit == "auto":
-        null_intercept, _, _ = null_slope(training)
-        loss_without_terms = _loss(validation, {}, null_intercept)  # for the fold's validation rows
-        _, _, null_loss = null_slope(problem)  # for all rows, without terms
-        loss = math.inf if loss > loss_without_terms + HOPELESS * null_loss else loss
-    return (raw_loss, loss), last_refit
+    return (raw_loss, math.inf if loss > limit else loss), last_refit
+
+
+def _null_loss_of_fold(problem: Problem, train: np.ndarray, held_out: np.ndarray) -> float:
+    """Return the summed held-out loss of the model without terms, or 0 without training rows.
+
+    `train` and `held_out` are the same as in `_losses_of_fold`.
+    """
+    if not train.any():
+        return 0.0
+    intercept, _, _ = null_slope(problem.weighted(train))
+    return _loss(problem.weighted(held_out), {}, intercept)
 
 
 def _loss(problem: Problem, weights: Weights, intercept: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,6 +46,9 @@ class FirthLikelihood(Likelihood):
     fixed : ndarray, shape (k - 1, p), optional
         Values of coefficients that are held fixed; nan for coefficients to be estimated.
     """
+
+    # of ln det I, if rare cells make I nearly singular
+    rounding: ClassVar[float] = 1e-12
 
     def __init__(
         self,

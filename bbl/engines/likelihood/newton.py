@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,8 +14,6 @@ __all__ = ["Maximum", "Objective", "StateLikelihood", "maximise"]
 
 # smallest increase of the objective, as a fraction of the increase predicted by its slope (Armijo)
 SUFFICIENT_INCREASE = 1e-4
-# rounding error of the objective, relative to its size or to the largest parameter
-ROUNDING = 1e-14
 SHORTEST_STEP = 2.0**-30  # fraction of a Newton step at which halving ends
 NO_INFORMATION = 1e-18  # variances of an indicator up to this are rounding errors
 # smallest Cholesky pivot of a scaled information that is solved without its eigenvectors
@@ -28,7 +26,14 @@ class Objective(ABC):
     """A function of parameters (size,) to be maximised.
 
     All results are per observation.
+
+    Attributes
+    ----------
+    rounding : float
+        Rounding error of the objective, relative to its size or to the largest parameter.
     """
+
+    rounding: ClassVar[float] = 1e-14
 
     @abstractmethod
     def value(self, theta: np.ndarray) -> float:
@@ -158,7 +163,7 @@ def maximise(
         # length: fraction of the Newton step
         slope = float(gradient @ step)
         length = 1.0
-        error = ROUNDING * max(abs(value), float(np.abs(theta).max(initial=0.0)))
+        error = objective.rounding * max(abs(value), float(np.abs(theta).max(initial=0.0)))
         while True:
             candidate = theta + length * step
             new_value = objective.value(candidate)

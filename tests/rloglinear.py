@@ -225,7 +225,7 @@ def compare_dropped(fit, expected: dict | None) -> list[Check]:
     if expected is None:  # as where the maximum is in a limit
         return []
     layout, rows = fit.estimate.parameters.layout, fit.training.pooled
-    value, rank, _ = fit.engine.maximum_likelihood(rows, layout)
+    large = fit.engine.maximum_likelihood(rows, layout)
     checks = []
     for term, df, ratio, p in zip(
         *(expected[name] for name in ("term", "df", "LRT", "p")), strict=True
@@ -234,14 +234,15 @@ def compare_dropped(fit, expected: dict | None) -> list[Check]:
         if len(scope) == 1:  # a predictor always has its field
             continue
         terms = [other for other in layout.scopes[layout.m :] if tuple(other) != scope]
-        small, small_rank, _ = fit.engine.maximum_likelihood(
-            rows, Layout(layout.n_levels, terms, layout.support)
-        )
-        found = 2.0 * (value - small)
+        small = fit.engine.maximum_likelihood(rows, Layout(layout.n_levels, terms, layout.support))
+        found = 2.0 * (large.log_likelihood - small.log_likelihood)
         checks += [
             Check(f"{term}: likelihood ratio", relative(found, ratio), RELATIVE, "dropped"),
             Check(
-                f"{term}: degrees of freedom", float(abs(rank - small_rank - df)), COUNT, "dropped"
+                f"{term}: degrees of freedom",
+                float(abs(large.rank - small.rank - df)),
+                COUNT,
+                "dropped",
             ),
             Check(f"{term}: p", p_difference(float(chi2.sf(found, df)), p), ERRORS, "dropped"),
         ]

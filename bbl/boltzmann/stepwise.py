@@ -131,9 +131,9 @@ class StepScorer:
                 n_parameters += n_free(layout)
                 continue
             self.engine.layout(rows, layout)  # raises an error if the engine refuses the tables
-            log_likelihood, rank, _ = self.engine.maximum_likelihood(rows, layout.of_group(g))
-            total += log_likelihood
-            n_parameters += rank
+            maximum = self.engine.maximum_likelihood(rows, layout.of_group(g))
+            total += maximum.log_likelihood
+            n_parameters += maximum.rank
         return Score(total, n_parameters)
 
 

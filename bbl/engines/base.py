@@ -12,7 +12,7 @@ import numpy as np
 from bbl.capabilities import ABSENT, NOT_COUNTS
 from bbl.checks import real
 from bbl.design.factors import Factor
-from bbl.engines.engine_fit import EngineFit, Equations, Note, Unpenalised
+from bbl.engines.engine_fit import EngineFit, Equations, LikelihoodMaximum, Note, Unpenalised
 from bbl.engines.traits import JointTraits, PosteriorTraits, Tuned
 from bbl.errors import OptionError
 from bbl.model.godambe import RowInfluence
@@ -628,8 +628,8 @@ class Engine:
         """
         raise NotImplementedError
 
-    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int, np.ndarray]:
-        """Return the maximum log-likelihood, the number of free parameters, and the parameters.
+    def maximum_likelihood(self, rows: Sample, layout: Layout) -> LikelihoodMaximum:
+        """Return the unpenalised maximum of the likelihood of `rows`.
 
         This method requires that `has_likelihood` is True.
         """

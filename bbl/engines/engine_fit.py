@@ -209,6 +209,23 @@ class Unpenalised(NamedTuple):
     influence: RowInfluence
 
 
+class LikelihoodMaximum(NamedTuple):
+    """The unpenalised maximum of the likelihood of a group.
+
+    Attributes
+    ----------
+    log_likelihood : float
+        Log-likelihood of all rows.
+    rank : int
+        Number of free parameters.
+    theta : ndarray, shape (layout.size,)
+    """
+
+    log_likelihood: float
+    rank: int
+    theta: np.ndarray
+
+
 class Limit(NamedTuple):
     """The identified and unidentified coefficients of a group in a joint fit.
 

@@ -12,7 +12,6 @@ curvatures.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 
 import numpy as np
 
@@ -284,14 +283,6 @@ def _list_columns(layout: Layout, sites: Sequence[int]) -> np.ndarray:
     return np.flatnonzero(is_used)
 
 
-@cache
-def _level_pairs(n_levels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the levels a and b, a >= b, of each curvature of a site; 0 is the first non-reference
-    level.
-    """
-    return np.tril_indices(n_levels - 1)
-
-
 class _SparseSums:
     """Accumulates the Hessians of several sites over the pairs of columns that are 1 in each row.
 
@@ -313,7 +304,12 @@ class _SparseSums:
         self.layout = layout
         self.sites = sites
         self._columns = _list_columns(layout, sites)
-        self._level_pairs = site_pairs = [_level_pairs(int(layout.n_levels[i])) for i in sites]
+        # for each L, the levels (a, b), a >= b, of the curvatures of a site with L levels, where 0
+        # is the first non-reference level
+        pairs_by_n_levels = {
+            L: np.tril_indices(L - 1) for L in np.unique(layout.n_levels[sites]).tolist()
+        }
+        self._level_pairs = site_pairs = [pairs_by_n_levels[int(layout.n_levels[i])] for i in sites]
         # for each curvature: the columns in P (n, layout.D) of its two levels, and its site
         self._first_levels = np.concatenate(
             [layout.start[i] + a for i, (a, _) in zip(sites, site_pairs, strict=True)]

@@ -92,21 +92,19 @@ class Objective:
         which is the same for each of the q links. For two classes, this matrix is the Hessian, so
         the first step is exact; for more classes, it is an upper bound.
         """
-        from scipy.linalg.lapack import dpotrf, dpotrs  # cho_factor and cho_solve without checks
+        from scipy.linalg import cho_factor
+        from scipy.linalg.lapack import dpotrs  # cho_solve without its checks
+        from scipy.special import softmax
 
         scaled = self.Z * np.sqrt(self.curve)
         # a matrix times its own transpose takes half of the work
         curvature_matrix = scaled @ scaled.T
         curvature_matrix.flat[:: len(curvature_matrix) + 1] += self.ridge  # the diagonal
         # the matrix is symmetric, so its transpose avoids a copy
-        factor, failed_at = dpotrf(curvature_matrix.T, clean=0, overwrite_a=1)
-        if failed_at:
-            raise np.linalg.LinAlgError("The Hessian is not positive definite.")
+        factor, _ = cho_factor(curvature_matrix.T, overwrite_a=True, check_finite=False)
         if self.problem.K == 2:
             return dpotrs(factor, right)[0]
-        scores = self.to_scores @ self.link
-        p = np.exp(scores - scores.max(axis=0))
-        p /= p.sum(axis=0)  # class probabilities (K, n)
+        p = softmax(self.to_scores @ self.link, axis=0)  # class probabilities (K, n)
         solution = np.zeros_like(right)
         residual = right.copy()
         direction = preconditioned = dpotrs(factor, residual)[0]

@@ -96,7 +96,7 @@ def row_norms(theta: np.ndarray, starts: np.ndarray, group: bool) -> np.ndarray:
     """
     if theta.shape[1] == 1 and (not group or len(theta) == len(starts) - 1):  # of single numbers
         return np.abs(theta[:, 0])
-    squares = theta[:, 0] ** 2 if theta.shape[1] == 1 else np.einsum("ij,ij->i", theta, theta)
+    squares = np.einsum("ij,ij->i", theta, theta)
     # reduceat needs at least one row
     return np.sqrt(np.add.reduceat(squares, starts[:-1]) if group and len(squares) else squares)
 

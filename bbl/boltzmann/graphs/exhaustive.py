@@ -280,5 +280,4 @@ def _fit_by_engine(
         for k in range(2, len(clique) + 1)
         for term in combinations(clique, k)
     }
-    # [0]: the log-likelihood, followed by the number of estimable parameters
-    return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms)))[0]
+    return engine.maximum_likelihood(core_rows, Layout(n_levels, sorted(terms))).log_likelihood

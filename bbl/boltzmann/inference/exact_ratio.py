@@ -111,11 +111,11 @@ def exact_ratio_test(
         sparse_scope = _find_sparse_margin(rows, group_layouts[0], small_layout, dropped, engine)
         if sparse_scope is not None:
             return SparseMargin(g, sparse_scope)
-        (log_likelihood, rank, _), (small_log_likelihood, small_rank, _) = (
+        large, small = (
             engine.maximum_likelihood(rows, group_layout) for group_layout in group_layouts
         )
-        statistic += 2.0 * (log_likelihood - small_log_likelihood)
-        df += rank - small_rank
+        statistic += 2.0 * (large.log_likelihood - small.log_likelihood)
+        df += large.rank - small.rank
     return ExactRatio(statistic, df, float(chi2.sf(max(statistic, 0.0), df)) if df else np.nan)
 
 
@@ -214,7 +214,7 @@ def _fit_margin(
     observed = table.counts(margin)
     expected = observed  # a model with the term of all predictors in `scope` is saturated
     if scope not in terms or score_map(model) is not None:
-        *_, theta = engine.maximum_likelihood(margin, model)
+        theta = engine.maximum_likelihood(margin, model).theta
         # times the probabilities of all cells
         expected = margin.total * table.log_partition(theta)[1]
         expected[expected < NO_SHARE * margin.total] = 0.0

@@ -60,7 +60,7 @@ class GreyMachine:
             if not self.fields:
                 return visible
             if len(self.fields) == 1:
-                field = self.fields[0] + X @ self.weights[0]
+                field = self._field_from_rows(X)
                 if self.unit_pairs is not None:
                     return visible + _sum_states(field, self.unit_pairs)
                 return visible + np.logaddexp(field, -field).sum(axis=1)
@@ -69,11 +69,10 @@ class GreyMachine:
     def _mean_field(self, X: np.ndarray) -> np.ndarray:
         """Return the lower bound (n,) of the log of the sum over the units of several layers."""
         means = [np.zeros((len(X), len(field))) for field in self.fields]
-        from_rows = self.fields[0] + X @ self.weights[0]  # the same in all steps
+        from_rows = self._field_from_rows(X)  # the same in all steps
         for _ in range(MEAN_FIELD_STEPS):
-            means[0] = np.tanh(from_rows + means[1] @ self.weights[1].T)
-            for k in range(1, len(means)):
-                means[k] = np.tanh(self._unit_field(k, X, means))
+            for k in range(len(means)):
+                means[k] = np.tanh(self._unit_field(k, from_rows, means))
         bound = np.zeros(len(X))
         below = X
         for field, weight, mean in zip(self.fields, self.weights, means, strict=True):
@@ -83,18 +82,26 @@ class GreyMachine:
             below = mean
         return bound
 
-    def _unit_field(self, k: int, X: np.ndarray, units: list[np.ndarray]) -> np.ndarray:
-        """Return the fields (n, q) of the units in layer k, given predictors and other layers."""
-        below = X if k == 0 else units[k - 1]
-        field = self.fields[k] + below @ self.weights[k]
+    def _field_from_rows(self, X: np.ndarray) -> np.ndarray:
+        """Return the fields (n, q) of the units in the first layer, given the predictors only."""
+        return self.fields[0] + X @ self.weights[0]
+
+    def _unit_field(self, k: int, from_rows: np.ndarray, units: list[np.ndarray]) -> np.ndarray:
+        """Return the fields (n, q) of the units in layer k, given `_field_from_rows` and the other
+        layers.
+        """
+        field = from_rows if k == 0 else self.fields[k] + units[k - 1] @ self.weights[k]
         if k + 1 < len(units):
             field = field + units[k + 1] @ self.weights[k + 1].T
         return field
 
     def draw_units(self, X: np.ndarray, units: list[np.ndarray], rng: np.random.Generator) -> None:
         """Draw the units of each layer in place, given the predictors and all other units."""
+        if not units:
+            return
+        from_rows = self._field_from_rows(X)
         for k in range(len(units)):
-            field = self._unit_field(k, X, units)
+            field = self._unit_field(k, from_rows, units)
             if self.unit_pairs is None:  # the units of a layer are independent
                 units[k] = draw_signs(field, rng)
                 continue

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,40 @@ __all__ = ["Monomials"]
 CELLS = 2**17  # number of monomials (rows times parameters) at once: 1 MiB, which caches hold
 
 
+class OrderTerms(NamedTuple):
+    """The T parameters of one order k.
+
+    Attributes
+    ----------
+    positions : ndarray, shape (T,)
+        Positions of the parameters.
+    columns : ndarray, shape (k, T)
+        Columns of their indicators.
+    rest_columns : ndarray, shape (k - 1, R)
+        Columns of the R distinct products of all but one of the indicators.
+    parameters : csr_array, shape (R, D)
+        Position of the parameter of such a product and the remaining indicator.
+    """
+
+    positions: np.ndarray
+    columns: np.ndarray
+    rest_columns: np.ndarray
+    parameters: csr_array
+
+    @classmethod
+    def of_parameters(cls, positions: np.ndarray, columns: np.ndarray, D: int) -> OrderTerms:
+        """Return the entry for given `positions` and `columns`."""
+        from scipy.sparse import csr_array
+
+        k = len(columns)
+        rests = np.concatenate([np.delete(columns, axis, axis=0) for axis in range(k)], axis=1)
+        rest_columns, rest = np.unique(rests, axis=1, return_inverse=True)
+        cells = rest.ravel(), columns.ravel()
+        shape = rest_columns.shape[1], D
+        parameters = csr_array((np.tile(positions, k), cells), shape=shape)
+        return cls(positions, columns, rest_columns, parameters)
+
+
 class Monomials:
     """The monomials ``prod 1[x_i = a]`` of the `size` parameters of a layout.
 
@@ -28,11 +62,8 @@ class Monomials:
 
     Attributes
     ----------
-    orders : list of tuples
-        An entry for each order k >= 2 that has T > 0 parameters. It contains the positions (T,) of
-        the parameters, the columns (k, T) of their indicators, the columns (k - 1, R) of the R
-        distinct products of all but one of the indicators, and a sparse matrix (R, D) of the
-        positions of the parameters of such a product and the remaining indicator.
+    orders : list of OrderTerms
+        An entry for each order k >= 2 that has parameters.
 
     Examples
     --------
@@ -51,15 +82,15 @@ class Monomials:
         # (highest order, size): columns in X of each parameter's indicators, padded with -1
         columns = term_columns(layout)
         order = (columns >= 0).sum(axis=0)
-        self.orders: list[tuple[np.ndarray, np.ndarray, np.ndarray, csr_array]] = []
+        self.orders: list[OrderTerms] = []
         for k in range(2, layout.order + 1):
             positions = np.flatnonzero(order == k)
-            factor_columns = columns[:k, positions]
             if len(positions):
-                rest_columns, parameters = _link_factors(positions, factor_columns, layout.D)
-                self.orders.append((positions, factor_columns, rest_columns, parameters))
+                self.orders.append(
+                    OrderTerms.of_parameters(positions, columns[:k, positions], layout.D)
+                )
         # rows of a chunk; the ones in max prevent division by zero and chunks without rows
-        self._rows = max(1, CELLS // max([1, *(len(positions) for positions, *_ in self.orders)]))
+        self._rows = max(1, CELLS // max([1, *(len(terms.positions) for terms in self.orders)]))
 
     def _chunks(self, n: int) -> Iterator[slice]:
         """Return slices of n rows such that a slice has at most `CELLS` monomials of one order."""
@@ -71,8 +102,8 @@ class Monomials:
         out[: self.D] = weights @ X
         for rows in self._chunks(len(X)):
             chunk = X[rows]
-            for positions, columns, _, _ in self.orders:
-                out[positions] += weights[rows] @ _product(chunk, columns)
+            for terms in self.orders:
+                out[terms.positions] += weights[rows] @ _product(chunk, terms.columns)
         return out
 
     def energies(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -80,8 +111,8 @@ class Monomials:
         out = X @ theta[: self.D]
         for rows in self._chunks(len(X)):
             chunk = X[rows]
-            for positions, columns, _, _ in self.orders:
-                out[rows] += _product(chunk, columns) @ theta[positions]
+            for terms in self.orders:
+                out[rows] += _product(chunk, terms.columns) @ theta[terms.positions]
         return out
 
     def fields(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
@@ -95,10 +126,11 @@ class Monomials:
         out = np.tile(theta[: self.D], (len(X), 1))
         for rows in self._chunks(len(X)):
             chunk = X[rows]
-            for _, _, rest_columns, parameters in self.orders:
+            for terms in self.orders:
+                parameters = terms.parameters
                 structure = parameters.indices, parameters.indptr
                 values = csr_array((theta[parameters.data], *structure), shape=parameters.shape)
-                out[rows] += _product(chunk, rest_columns) @ values
+                out[rows] += _product(chunk, terms.rest_columns) @ values
         return out
 
     def adjoint(self, X: np.ndarray, G: np.ndarray) -> np.ndarray:
@@ -112,11 +144,11 @@ class Monomials:
         for rows in self._chunks(len(X)):
             chunk = X[rows]
             G_chunk = G[rows]
-            for positions, columns, _, _ in self.orders:
-                for axis in range(len(columns)):
-                    other_products = _product(chunk, np.delete(columns, axis, axis=0))
-                    out[positions] += np.einsum(
-                        "rt,rt->t", other_products, G_chunk[:, columns[axis]]
+            for terms in self.orders:
+                for axis, column in enumerate(terms.columns):
+                    other_products = _product(chunk, np.delete(terms.columns, axis, axis=0))
+                    out[terms.positions] += np.einsum(
+                        "rt,rt->t", other_products, G_chunk[:, column]
                     )
         return out
 
@@ -127,17 +159,3 @@ def _product(X: np.ndarray, columns: np.ndarray) -> np.ndarray:
     for column in columns[1:]:
         out = out * X[:, column]
     return out
-
-
-def _link_factors(
-    positions: np.ndarray, columns: np.ndarray, D: int
-) -> tuple[np.ndarray, csr_array]:
-    """Return the last two items of an entry of `Monomials.orders`, given the first two."""
-    from scipy.sparse import csr_array
-
-    k = len(columns)
-    rests = np.concatenate([np.delete(columns, axis, axis=0) for axis in range(k)], axis=1)
-    rest_columns, rest = np.unique(rests, axis=1, return_inverse=True)
-    cells = rest.ravel(), columns.ravel()
-    shape = rest_columns.shape[1], D
-    return rest_columns, csr_array((np.tile(positions, k), cells), shape=shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bbl.checks import integer, real
 from bbl.engines.base import PENALTY, Engine, absent_levels, check_orders, penalty_option
-from bbl.engines.engine_fit import EngineFit, Note, Unpenalised
+from bbl.engines.engine_fit import EngineFit, LikelihoodMaximum, Note, Unpenalised
 from bbl.engines.level_scores import (
     NOMINAL,
     LevelScores,
@@ -349,9 +349,10 @@ class MaximumLikelihood(Engine):
         influence = engine._influence_of_sample(rows, layout, theta)
         return Unpenalised(influence.theta, influence.determined, influence)
 
-    def maximum_likelihood(self, rows: Sample, layout: Layout) -> tuple[float, int, np.ndarray]:
-        """Return the unpenalised maximum, the number of free parameters, and the parameters."""
+    def maximum_likelihood(self, rows: Sample, layout: Layout) -> LikelihoodMaximum:
+        """Return the unpenalised maximum of the likelihood of `rows`."""
         penalty = Penalty(np.zeros(layout.size), 0.0)
         solution = Solver(layout, self.tolerance, self.itmax).fit(rows, penalty)
         # value is per observation; basis marks as many parameters as the fit has degrees of freedom
-        return rows.total * solution.value, int(solution.basis.sum()), solution.theta
+        rank = int(solution.basis.sum())
+        return LikelihoodMaximum(rows.total * solution.value, rank, solution.theta)
